@@ -1,0 +1,225 @@
+"""The nouns of the project, as frozen types.
+
+Everything that the four loops hand to each other is one of these. This file knows no storage, no HTTP
+and no tensors, and imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+Message = dict[str, Any]
+"""One chat message in OpenAI's JSON form: `role`, `content`, for agents `tool_calls` or `tool_call_id`."""
+
+Tool = dict[str, Any]
+"""One tool definition in OpenAI's JSON form."""
+
+Score = Literal[-1, 0, 1]
+
+
+class TurnKind(StrEnum):
+    MAIN = "main"
+    """Belongs to the conversation and may train."""
+    SIDE = "side"
+    """A helper call (title, summary, heartbeat, judge); never trains."""
+
+
+class TurnState(StrEnum):
+    """Where a turn stands on its way from being sampled to being trained. `Turn.state_reason` says why."""
+
+    WAITING_NEXT_STATE = "waiting_next_state"
+    WAITING_JUDGE = "waiting_judge"
+    WAITING_UPDATE = "waiting_update"
+    TRAINED = "trained"
+    # The ends that do not train:
+    SIDE = "side"
+    UNPAIRED = "unpaired"
+    """Its session closed before a next state came."""
+    SUPERSEDED = "superseded"
+    """The same request was sent again, so nothing was said about this reply."""
+    ABORTED = "aborted"
+    """The client hung up or the engine failed; nobody saw the whole reply."""
+    UNJUDGED = "unjudged"
+    """Every vote failed or could not be read. Not the same as a score of 0."""
+    NO_SIGNAL = "no_signal"
+    """Judged, but with neither a score nor a hint to learn from."""
+    SET_ASIDE = "set_aside"
+    """Too old, too long or otherwise unfit when the learner came to it."""
+
+
+class VersionState(StrEnum):
+    CANDIDATE = "candidate"
+    """Written by the learner, not yet live."""
+    SERVING = "serving"
+    RETIRED = "retired"
+    REJECTED = "rejected"
+    """Could not be loaded or failed its self-test; its parent went on serving."""
+    ROLLED_BACK = "rolled_back"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens were drawn. Log-probs are always those of the full vocabulary at `temperature`
+    (at 1.0 when `temperature` is 0, which means greedy)."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    """0 keeps the whole vocabulary."""
+    max_tokens: int = 512
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One conversation of one user with one agent."""
+
+    id: str
+    tenant: str
+    created_at: float
+    last_active_at: float
+    closed_at: float | None = None
+    close_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One completion by the policy, with the exact tokens it was made of.
+
+    `response_ids` ends with the sampled end-of-turn token when there was one, and `logprobs` has one
+    entry for each of `response_ids`, under `policy_version` at `sampling.temperature`.
+    """
+
+    id: str
+    session_id: str
+    kind: TurnKind
+    state: TurnState
+    model: str
+    policy_version: int
+    messages: tuple[Message, ...]
+    reply: Message
+    prompt_ids: tuple[int, ...]
+    response_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    sampling: Sampling
+    finish_reason: str
+    created_at: float
+    finished_at: float
+    conversation_hash: str
+    """Of the normalised messages including our reply; what a continuation's prefix must hash to."""
+    request_hash: str = ""
+    """Of the normalised messages without our reply; equal on a retry."""
+    parent_id: str | None = None
+    kind_reason: str = ""
+    state_reason: str = ""
+    tools: tuple[Tool, ...] = ()
+    update_id: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.response_ids) != len(self.logprobs):
+            raise ValueError(
+                f"turn {self.id}: {len(self.response_ids)} sampled tokens but {len(self.logprobs)} log-probs"
+            )
+
+
+NextStateSource = Literal["conversation", "edit", "feedback", "outcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class NextState:
+    """What followed a turn: all messages the client appended, an edit, or explicit feedback."""
+
+    id: str
+    turn_id: str
+    source: NextStateSource
+    messages: tuple[Message, ...]
+    created_at: float
+    given_score: Score | None = None
+    """A score the user or the environment gave outright; it overrides the judge's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """One answer of a judge, kept raw. `score` is None when it could not be read; `error` says why."""
+
+    question: Literal["evaluative", "directive"]
+    score: int | None
+    hint: str | None = None
+    raw: str = ""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The votes on (turn, next state) and what they came to.
+
+    `score` is None when no vote could be read: unjudged, which is never the same as 0.
+    """
+
+    id: str
+    turn_id: str
+    next_state_id: str
+    judge: str
+    score: Score | None
+    hint: str | None
+    votes: tuple[Vote, ...]
+    created_at: float
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A judged turn as the learner sees it."""
+
+    turn: Turn
+    judgement: Judgement
+    next_state: NextState
+
+    @property
+    def reward(self) -> float:
+        return float(self.judgement.score or 0)
+
+    @property
+    def hint(self) -> str | None:
+        return self.judgement.hint
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyVersion:
+    """A set of weights. Version 0 is the model as it was loaded; `path` is None for it alone."""
+
+    number: int
+    parent: int | None
+    state: VersionState
+    path: str | None
+    sha256: str | None
+    created_at: float
+    update_id: int | None = None
+    state_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One optimiser step: the turns it was made of, what it measured, and the version it made."""
+
+    id: int
+    version: int
+    method: str
+    turn_ids: tuple[str, ...]
+    metrics: dict[str, float]
+    started_at: float
+    finished_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessReport:
+    """What a process of ours last said about itself; `detail` is small and holds no conversation text."""
+
+    name: str
+    pid: int
+    phase: str
+    updated_at: float
+    detail: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,102 @@
+"""The engine contract: token ids in, token ids with log-probs and a policy version out.
+
+Every engine (embedded, and later vLLM, SGLang, Tinker) is one of these. Nothing here knows text,
+messages, HTTP or weights; text is made from tokens by `chat_template` and `detokenizer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from openclaw_rl.model import PolicyVersion, Sampling
+
+FinishReason = Literal["stop", "length"]
+
+
+class EngineError(RuntimeError):
+    """The engine could not do what was asked; `str(error)` is fit for a user."""
+
+
+class EngineBusyError(EngineError):
+    """Too many requests wait already; try again later."""
+
+
+class PromptTooLongError(EngineError):
+    """The prompt leaves no room for one token of reply."""
+
+    def __init__(self, prompt_tokens: int, context_length: int) -> None:
+        self.prompt_tokens = prompt_tokens
+        self.context_length = context_length
+        super().__init__(
+            f"This model's maximum context length is {context_length} tokens. "
+            f"However, your messages resulted in {prompt_tokens} tokens. "
+            f"Please reduce the length of the messages."
+        )
+
+
+class UnknownVersionError(EngineError):
+    """The asked policy version does not exist or cannot be loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledToken:
+    """One token as it was drawn.
+
+    `logprob` is log softmax(logits / temperature) of the full vocabulary, before top-p and top-k, at the
+    request's temperature (1.0 when greedy). `finish` is set on the last token alone.
+    """
+
+    token_id: int
+    logprob: float
+    finish: FinishReason | None = None
+
+
+class Generation(Protocol):
+    """One running request, pinned to `version` from its admission to its end.
+
+    Iterate it for the tokens. Call `cancel` when nobody wants the rest: it frees the engine's resources
+    within one decode step, may be called at any time, and does nothing once the iteration has ended.
+    """
+
+    @property
+    def version(self) -> int: ...
+
+    def __aiter__(self) -> AsyncIterator[SampledToken]: ...
+
+    def cancel(self) -> None: ...
+
+
+class PolicyEngine(Protocol):
+    """An engine that serves several versions of one model."""
+
+    @property
+    def context_length(self) -> int:
+        """The most tokens that prompt and reply may have together."""
+        ...
+
+    @property
+    def serving_version(self) -> int:
+        """The version that a request gets when it names none."""
+        ...
+
+    def generate(
+        self, prompt_ids: tuple[int, ...], sampling: Sampling, version: int | None = None
+    ) -> Generation:
+        """Admit a request; returns at once. `sampling.stop` is not the engine's: see `detokenizer`.
+
+        The reply's budget is cut to what the context leaves. Raises PromptTooLongError, EngineBusyError,
+        or UnknownVersionError when a version is asked that was never published here.
+        """
+        ...
+
+    async def publish(self, version: PolicyVersion, *, serve: bool = True) -> None:
+        """Load a version, test it and, with `serve`, make it the serving one in a single step.
+
+        Requests already running finish on theirs. Raises EngineError, with the old version still
+        serving, when the weights cannot be loaded or give log-probs that are not finite.
+        """
+        ...
+
+    async def close(self) -> None: ...

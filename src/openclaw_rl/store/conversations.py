@@ -1,0 +1,271 @@
+"""Sessions, turns and next states: what the gateway writes and everyone reads.
+
+Each method is one transaction. It keeps the rule that a turn leaves `trained` never, and knows nothing
+of how requests are matched to sessions or of who judges.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+from sqlalchemy import Connection, and_, func, insert, or_, select, update
+
+from openclaw_rl.model import Message, NextState, NextStateSource, Score, Session, Turn, TurnKind, TurnState
+from openclaw_rl.store import rows, schema
+from openclaw_rl.store.database import Database
+
+OPEN_TO_NEXT_STATES = (
+    TurnState.WAITING_NEXT_STATE,
+    TurnState.WAITING_JUDGE,
+    TurnState.UNPAIRED,
+    TurnState.SUPERSEDED,
+    TurnState.UNJUDGED,
+    TurnState.NO_SIGNAL,
+    TurnState.WAITING_UPDATE,
+)
+"""States from which a (newer) next state sends a turn to the judge."""
+
+
+def new_id(prefix: str) -> str:
+    """A unique id that says what it names: `turn_…`, `ns_…`, `judge_…`."""
+    return f"{prefix}_{uuid.uuid4().hex[:24]}"
+
+
+class Conversations:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # Sessions
+
+    def open_session(self, session_id: str, tenant: str) -> Session:
+        """Return the session of that id, created or reopened as needed."""
+        now = time.time()
+        table = schema.sessions
+        with self._database.write() as connection:
+            found = connection.execute(select(table).where(table.c.id == session_id)).mappings().first()
+            if found is None:
+                opened = Session(session_id, tenant, created_at=now, last_active_at=now)
+                connection.execute(insert(table).values(**asdict(opened)))
+                return opened
+            connection.execute(
+                update(table)
+                .where(table.c.id == session_id)
+                .values(last_active_at=now, closed_at=None, close_reason=None)
+            )
+            return replace(rows.session_of_row(found), last_active_at=now, closed_at=None, close_reason=None)
+
+    def session(self, session_id: str) -> Session | None:
+        table = schema.sessions
+        with self._database.read() as connection:
+            found = connection.execute(select(table).where(table.c.id == session_id)).mappings().first()
+        return rows.session_of_row(found) if found else None
+
+    def close_session(self, session_id: str, reason: str) -> None:
+        """Close it; its turns that still wait for a next state become unpaired."""
+        with self._database.write() as connection:
+            self._close(connection, [session_id], reason)
+
+    def close_idle_sessions(self, idle_since: float) -> int:
+        """Close every open session with no activity since then; returns how many."""
+        table = schema.sessions
+        with self._database.write() as connection:
+            idle = connection.execute(
+                select(table.c.id).where(table.c.closed_at.is_(None), table.c.last_active_at < idle_since)
+            )
+            session_ids = list(idle.scalars())
+            self._close(connection, session_ids, "idle")
+        return len(session_ids)
+
+    def _close(self, connection: Connection, session_ids: Sequence[str], reason: str) -> None:
+        if not session_ids:
+            return
+        sessions, turns = schema.sessions, schema.turns
+        connection.execute(
+            update(sessions)
+            .where(sessions.c.id.in_(session_ids))
+            .values(closed_at=time.time(), close_reason=reason)
+        )
+        connection.execute(
+            update(turns)
+            .where(turns.c.session_id.in_(session_ids), turns.c.state == TurnState.WAITING_NEXT_STATE.value)
+            .values(state=TurnState.UNPAIRED.value, state_reason=f"session closed: {reason}")
+        )
+
+    # Turns
+
+    def add_turn(self, turn: Turn) -> None:
+        """Write a finished turn durably. Returns only when it would survive a crash."""
+        sessions = schema.sessions
+        with self._database.write() as connection:
+            connection.execute(insert(schema.turns).values(**rows.row_of_turn(turn)))
+            connection.execute(
+                update(sessions)
+                .where(sessions.c.id == turn.session_id)
+                .values(last_active_at=turn.finished_at)
+            )
+
+    def turn(self, turn_id: str) -> Turn | None:
+        table = schema.turns
+        with self._database.read() as connection:
+            found = connection.execute(select(table).where(table.c.id == turn_id)).mappings().first()
+        return rows.turn_of_row(found) if found else None
+
+    def turns(
+        self, *, session_id: str | None = None, state: TurnState | None = None, limit: int = 100
+    ) -> list[Turn]:
+        """The newest turns first, of one session or in one state where asked."""
+        table = schema.turns
+        query = select(table).order_by(table.c.finished_at.desc()).limit(limit)
+        if session_id is not None:
+            query = query.where(table.c.session_id == session_id)
+        if state is not None:
+            query = query.where(table.c.state == state.value)
+        with self._database.read() as connection:
+            return [rows.turn_of_row(row) for row in connection.execute(query).mappings()]
+
+    def find_continued(
+        self, conversation_hashes: Sequence[str], tenant: str, session_id: str | None = None
+    ) -> Turn | None:
+        """The main turn whose conversation a request continues.
+
+        `conversation_hashes` are those of the request's prefixes, longest first; the first that any turn
+        has decides. Among turns of equal hash, one still waiting for its next state is preferred, then
+        the newest. Only delivered main turns of `tenant` (and of `session_id` where given) are found.
+        """
+        turns, sessions = schema.turns, schema.sessions
+        query = (
+            select(turns)
+            .join(sessions, sessions.c.id == turns.c.session_id)
+            .where(
+                turns.c.conversation_hash.in_(conversation_hashes),
+                turns.c.kind == TurnKind.MAIN.value,
+                turns.c.state != TurnState.ABORTED.value,
+                sessions.c.tenant == tenant,
+            )
+        )
+        if session_id is not None:
+            query = query.where(turns.c.session_id == session_id)
+        with self._database.read() as connection:
+            found = [rows.turn_of_row(row) for row in connection.execute(query).mappings()]
+        if not found:
+            return None
+        rank = {value: position for position, value in enumerate(conversation_hashes)}
+        return min(
+            found,
+            key=lambda turn: (
+                rank[turn.conversation_hash],
+                turn.state is not TurnState.WAITING_NEXT_STATE,
+                -turn.finished_at,
+            ),
+        )
+
+    def siblings(self, *, session_id: str, parent_id: str | None) -> list[Turn]:
+        """The delivered main turns of a session that answer from the same point, newest first."""
+        table = schema.turns
+        same_parent = table.c.parent_id.is_(None) if parent_id is None else table.c.parent_id == parent_id
+        query = (
+            select(table)
+            .where(
+                table.c.session_id == session_id,
+                same_parent,
+                table.c.kind == TurnKind.MAIN.value,
+                table.c.state != TurnState.ABORTED.value,
+            )
+            .order_by(table.c.finished_at.desc())
+        )
+        with self._database.read() as connection:
+            return [rows.turn_of_row(row) for row in connection.execute(query).mappings()]
+
+    def supersede(self, turn_id: str, reason: str) -> bool:
+        """Mark a turn as replaced by a retry, if it still waits for its next state."""
+        table = schema.turns
+        with self._database.write() as connection:
+            result = connection.execute(
+                update(table)
+                .where(table.c.id == turn_id, table.c.state == TurnState.WAITING_NEXT_STATE.value)
+                .values(state=TurnState.SUPERSEDED.value, state_reason=reason)
+            )
+            return result.rowcount == 1
+
+    # Next states
+
+    def add_next_state(
+        self,
+        turn_id: str,
+        source: NextStateSource,
+        messages: Sequence[Message],
+        given_score: Score | None = None,
+    ) -> NextState:
+        """Record what followed a turn and send the turn to the judge.
+
+        Words that arrive after the turn was trained are kept beside it but change nothing.
+        """
+        next_state = NextState(new_id("ns"), turn_id, source, tuple(messages), time.time(), given_score)
+        turns = schema.turns
+        with self._database.write() as connection:
+            connection.execute(
+                insert(schema.next_states).values(
+                    id=next_state.id,
+                    turn_id=turn_id,
+                    source=source,
+                    messages=list(messages),
+                    given_score=given_score,
+                    created_at=next_state.created_at,
+                )
+            )
+            connection.execute(
+                update(turns)
+                .where(
+                    turns.c.id == turn_id,
+                    turns.c.kind == TurnKind.MAIN.value,
+                    turns.c.state.in_([state.value for state in OPEN_TO_NEXT_STATES]),
+                )
+                .values(state=TurnState.WAITING_JUDGE.value, state_reason=f"next state from {source}")
+            )
+        return next_state
+
+    def next_states(self, turn_id: str) -> list[NextState]:
+        """All that followed a turn, oldest first."""
+        table = schema.next_states
+        query = select(table).where(table.c.turn_id == turn_id).order_by(table.c.created_at)
+        with self._database.read() as connection:
+            return [rows.next_state_of_row(row) for row in connection.execute(query).mappings()]
+
+    # Counts
+
+    def count_sessions(self) -> dict[str, int]:
+        table = schema.sessions
+        with self._database.read() as connection:
+            total = connection.execute(select(func.count()).select_from(table)).scalar_one()
+            still_open = connection.execute(
+                select(func.count()).select_from(table).where(table.c.closed_at.is_(None))
+            ).scalar_one()
+        return {"open": still_open, "closed": total - still_open}
+
+    def count_turns(self) -> dict[TurnState, int]:
+        table = schema.turns
+        with self._database.read() as connection:
+            counted = connection.execute(select(table.c.state, func.count()).group_by(table.c.state))
+            return {TurnState(state): count for state, count in counted}
+
+    def reasons(self, limit: int = 20) -> list[tuple[TurnState, str, int]]:
+        """Why turns that will not train will not: (state, reason, how many), most frequent first."""
+        table = schema.turns
+        waiting = [TurnState.WAITING_NEXT_STATE, TurnState.WAITING_JUDGE, TurnState.WAITING_UPDATE]
+        settled = and_(
+            table.c.state.not_in([state.value for state in [*waiting, TurnState.TRAINED]]),
+            or_(table.c.state_reason != "", table.c.kind_reason != ""),
+        )
+        reason = func.coalesce(func.nullif(table.c.state_reason, ""), table.c.kind_reason)
+        query = (
+            select(table.c.state, reason, func.count())
+            .where(settled)
+            .group_by(table.c.state, reason)
+            .order_by(func.count().desc())
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            return [(TurnState(state), why, count) for state, why, count in connection.execute(query)]

@@ -1,0 +1,60 @@
+"""The database underneath: how it is opened and what a transaction means.
+
+SQLite in WAL mode by default. A write takes the lock at once (no upgrade from read to write, so no
+deadlock between processes) and is on disk before it returns; a read takes no lock. Knows no table.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+
+BUSY_SECONDS = 30
+_READ_ONLY = "openclaw_read_only"
+
+
+class Database:
+    """Connections for reading and transactions for writing; safe across threads and processes."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._writer = engine
+        self._reader = engine.execution_options(**{_READ_ONLY: True})
+
+    @classmethod
+    def sqlite(cls, path: Path) -> Database:
+        """Open the SQLite file at `path`, created with its folder when missing."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": BUSY_SECONDS})
+        event.listen(engine, "connect", _configure_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return cls(engine)
+
+    def read(self) -> AbstractContextManager[Connection]:
+        return self._reader.connect()
+
+    def write(self) -> AbstractContextManager[Connection]:
+        """One transaction: committed at the end of the block, rolled back if it raises."""
+        return self._writer.begin()
+
+    def close(self) -> None:
+        self._writer.dispose()
+
+
+def _configure_sqlite(connection: Any, _record: Any) -> None:
+    # Transactions are begun below; Python's sqlite3 would begin them late and deferred.
+    connection.isolation_level = None
+    for pragma in (
+        f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}",
+        "PRAGMA journal_mode=WAL",
+        "PRAGMA synchronous=FULL",
+        "PRAGMA foreign_keys=ON",
+    ):
+        connection.execute(pragma)
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    read_only = connection.get_execution_options().get(_READ_ONLY, False)
+    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")

@@ -1,0 +1,254 @@
+"""Judgements, samples, updates and policy versions: what the judge and the learner write.
+
+Owns the one promise that matters most: a turn is marked trained in the same transaction that records
+its update and the version it made, and only if it was still waiting. Knows no objective and no weights.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+
+from sqlalchemy import func, insert, select, update
+
+from openclaw_rl.model import (
+    Judgement,
+    NextState,
+    PolicyVersion,
+    Sample,
+    Turn,
+    TurnKind,
+    TurnState,
+    Update,
+    VersionState,
+)
+from openclaw_rl.store import rows, schema
+from openclaw_rl.store.database import Database
+
+
+class ConflictError(RuntimeError):
+    """Some sample of an update was trained or changed by someone else; nothing was recorded."""
+
+
+class Learning:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # Judging
+
+    def turns_to_judge(self, limit: int) -> list[tuple[Turn, NextState]]:
+        """Paired main turns with their newest next state, longest waiting first."""
+        turns, next_states = schema.turns, schema.next_states
+        query = (
+            select(turns)
+            .where(turns.c.state == TurnState.WAITING_JUDGE.value, turns.c.kind == TurnKind.MAIN.value)
+            .order_by(turns.c.finished_at)
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            found = [rows.turn_of_row(row) for row in connection.execute(query).mappings()]
+            pairs = []
+            for turn in found:
+                newest = (
+                    connection.execute(
+                        select(next_states)
+                        .where(next_states.c.turn_id == turn.id)
+                        .order_by(next_states.c.created_at.desc())
+                        .limit(1)
+                    )
+                    .mappings()
+                    .one()
+                )
+                pairs.append((turn, rows.next_state_of_row(newest)))
+        return pairs
+
+    def add_judgement(self, judgement: Judgement) -> TurnState:
+        """Keep a judgement and move its turn on: to the learner, or to the reason why it goes no further.
+
+        Returns the turn's new state. A turn that meanwhile got a newer next state keeps waiting for it
+        to be judged.
+        """
+        if judgement.score is None and not judgement.hint:
+            state, reason = TurnState.UNJUDGED, "no vote could be read"
+        elif not judgement.score and not judgement.hint:
+            state, reason = TurnState.NO_SIGNAL, "score 0 and no hint"
+        else:
+            state, reason = TurnState.WAITING_UPDATE, ""
+        turns, next_states = schema.turns, schema.next_states
+        newest = (
+            select(next_states.c.id)
+            .where(next_states.c.turn_id == judgement.turn_id)
+            .order_by(next_states.c.created_at.desc())
+            .limit(1)
+            .scalar_subquery()
+        )
+        with self._database.write() as connection:
+            connection.execute(insert(schema.judgements).values(**rows.row_of_judgement(judgement)))
+            moved = connection.execute(
+                update(turns)
+                .where(
+                    turns.c.id == judgement.turn_id,
+                    turns.c.state == TurnState.WAITING_JUDGE.value,
+                    newest == judgement.next_state_id,
+                )
+                .values(state=state.value, state_reason=reason)
+            )
+        return state if moved.rowcount else TurnState.WAITING_JUDGE
+
+    def judgements(self, turn_id: str) -> list[Judgement]:
+        table = schema.judgements
+        query = select(table).where(table.c.turn_id == turn_id).order_by(table.c.created_at)
+        with self._database.read() as connection:
+            return [rows.judgement_of_row(row) for row in connection.execute(query).mappings()]
+
+    # Learning
+
+    def waiting_samples(self, limit: int) -> list[Sample]:
+        """Judged turns with a signal, oldest first, at most `limit`."""
+        turns = schema.turns
+        query = (
+            select(turns)
+            .where(turns.c.state == TurnState.WAITING_UPDATE.value)
+            .order_by(turns.c.finished_at, turns.c.id)
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            waiting = [rows.turn_of_row(row) for row in connection.execute(query).mappings()]
+        return [self._sample(turn) for turn in waiting]
+
+    def sample(self, turn_id: str) -> Sample | None:
+        """The sample made of a turn, or None while it has no judgement."""
+        turns = schema.turns
+        with self._database.read() as connection:
+            found = connection.execute(select(turns).where(turns.c.id == turn_id)).mappings().first()
+        if found is None or not self.judgements(turn_id):
+            return None
+        return self._sample(rows.turn_of_row(found))
+
+    def _sample(self, turn: Turn) -> Sample:
+        judgement = self.judgements(turn.id)[-1]
+        table = schema.next_states
+        with self._database.read() as connection:
+            row = (
+                connection.execute(select(table).where(table.c.id == judgement.next_state_id))
+                .mappings()
+                .one()
+            )
+        return Sample(turn, judgement, rows.next_state_of_row(row))
+
+    def set_aside(self, turn_id: str, reason: str) -> None:
+        """Take a waiting sample out of the queue for good, with the reason."""
+        table = schema.turns
+        with self._database.write() as connection:
+            connection.execute(
+                update(table)
+                .where(table.c.id == turn_id, table.c.state == TurnState.WAITING_UPDATE.value)
+                .values(state=TurnState.SET_ASIDE.value, state_reason=reason)
+            )
+
+    def record_update(self, done: Update, version: PolicyVersion) -> None:
+        """Record an update, its version and the end of its samples, all or nothing.
+
+        Raises ConflictError, and records nothing, unless every one of its turns was still waiting.
+        """
+        turns = schema.turns
+        with self._database.write() as connection:
+            connection.execute(
+                insert(schema.updates).values(
+                    id=done.id,
+                    version=done.version,
+                    method=done.method,
+                    metrics=done.metrics,
+                    started_at=done.started_at,
+                    finished_at=done.finished_at,
+                )
+            )
+            connection.execute(insert(schema.versions).values(**asdict(version)))
+            marked = connection.execute(
+                update(turns)
+                .where(turns.c.id.in_(done.turn_ids), turns.c.state == TurnState.WAITING_UPDATE.value)
+                .values(state=TurnState.TRAINED.value, state_reason="", update_id=done.id)
+            )
+            if marked.rowcount != len(done.turn_ids):
+                raise ConflictError(
+                    f"update {done.id}: {marked.rowcount} of {len(done.turn_ids)} samples were still waiting"
+                )
+
+    def update(self, update_id: int) -> Update | None:
+        table, turns = schema.updates, schema.turns
+        with self._database.read() as connection:
+            found = connection.execute(select(table).where(table.c.id == update_id)).mappings().first()
+            if found is None:
+                return None
+            turn_ids = connection.execute(
+                select(turns.c.id).where(turns.c.update_id == update_id).order_by(turns.c.finished_at)
+            ).scalars()
+            return rows.update_of_row(found, turn_ids)
+
+    def last_update(self) -> Update | None:
+        with self._database.read() as connection:
+            newest = connection.execute(select(func.max(schema.updates.c.id))).scalar()
+        return None if newest is None else self.update(newest)
+
+    # Versions
+
+    def ensure_base_version(self) -> PolicyVersion:
+        """Version 0, the model as loaded; created on the first call."""
+        base = self.version(0)
+        if base is None:
+            base = PolicyVersion(0, None, VersionState.SERVING, None, None, time.time())
+            with self._database.write() as connection:
+                connection.execute(insert(schema.versions).values(**asdict(base)))
+        return base
+
+    def version(self, number: int) -> PolicyVersion | None:
+        table = schema.versions
+        with self._database.read() as connection:
+            found = connection.execute(select(table).where(table.c.number == number)).mappings().first()
+        return rows.version_of_row(found) if found else None
+
+    def versions(self) -> list[PolicyVersion]:
+        """All versions, newest first."""
+        table = schema.versions
+        with self._database.read() as connection:
+            found = connection.execute(select(table).order_by(table.c.number.desc())).mappings()
+            return [rows.version_of_row(row) for row in found]
+
+    def newest_good_version(self) -> PolicyVersion:
+        """What should serve and be trained next: the newest neither rejected nor rolled back."""
+        bad = (VersionState.REJECTED, VersionState.ROLLED_BACK)
+        return next(version for version in self.versions() if version.state not in bad)
+
+    def serving_version(self) -> PolicyVersion | None:
+        return next((v for v in self.versions() if v.state is VersionState.SERVING), None)
+
+    def mark_serving(self, number: int) -> None:
+        """Record that a version is live, and retire the one before it."""
+        table = schema.versions
+        with self._database.write() as connection:
+            connection.execute(
+                update(table)
+                .where(table.c.state == VersionState.SERVING.value, table.c.number != number)
+                .values(state=VersionState.RETIRED.value)
+            )
+            connection.execute(
+                update(table)
+                .where(table.c.number == number)
+                .values(state=VersionState.SERVING.value, state_reason="")
+            )
+
+    def mark_rejected(self, number: int, reason: str) -> None:
+        table = schema.versions
+        with self._database.write() as connection:
+            connection.execute(
+                update(table)
+                .where(table.c.number == number)
+                .values(state=VersionState.REJECTED.value, state_reason=reason)
+            )
+
+    def next_numbers(self) -> tuple[int, int]:
+        """The (update id, version number) that the next update will take."""
+        with self._database.read() as connection:
+            last_update = connection.execute(select(func.max(schema.updates.c.id))).scalar() or 0
+            last_version = connection.execute(select(func.max(schema.versions.c.number))).scalar() or 0
+        return last_update + 1, last_version + 1
