@@ -213,7 +213,8 @@ def load(
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
-        raise ConfigError(f"{origins.get(name, '?')}: {name} = {first['input']!r}: {first['msg']}") from None
+        shown = "" if _is_secret(name) else f" = {first['input']!r}"
+        raise ConfigError(f"{origins.get(name, '?')}: {name}{shown}: {first['msg']}") from None
     return settings, origins
 
 
@@ -239,6 +240,11 @@ def _value(settings: Settings, name: str) -> Any:
     for part in name.split("."):
         value = getattr(value, part)
     return value
+
+
+def _is_secret(name: str) -> bool:
+    kind = fields().get(name)
+    return kind is SecretStr or SecretStr in get_args(kind)
 
 
 def _shown(value: Any) -> str:
@@ -277,3 +283,5 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None

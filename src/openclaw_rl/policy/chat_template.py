@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import TemplateError
-from jinja2.ext import loopcontrols
+from jinja2.ext import Extension, loopcontrols
+from jinja2.nodes import Node
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
@@ -33,6 +35,16 @@ class ChatTemplateError(ValueError):
     """The model's template refuses these messages; `str(error)` says why in its own words."""
 
 
+class _GenerationTag(Extension):
+    """`{% generation %}` marks the assistant's words for training tools; to a prompt it is its content."""
+
+    tags = {"generation"}  # noqa: RUF012 - declared so by Jinja
+
+    def parse(self, parser: Parser) -> list[Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
 class ChatTemplate:
     """A model's tokenizer together with its chat template and end-of-turn tokens."""
 
@@ -44,7 +56,7 @@ class ChatTemplate:
         self.has_tools_branch = "tools" in template
         self._special_tokens = special_tokens
         environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationTag]
         )
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _raise_exception
@@ -61,6 +73,9 @@ class ChatTemplate:
         if not tokenizer_file.exists():
             raise FileNotFoundError(f"{folder} has no tokenizer.json")
         tokenizer = Tokenizer.from_file(str(tokenizer_file))
+        # Some files keep the settings of a training run; a prompt is never cut or padded.
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
         config = _read_json(folder / "tokenizer_config.json")
         special_tokens = {
             name: value["content"] if isinstance(value, dict) else value
@@ -135,15 +150,23 @@ def _plain(message: Message) -> Message:
         return plain
     calls = []
     for call in message["tool_calls"]:
-        function = dict(call.get("function") or {})
-        arguments = function.get("arguments")
-        if isinstance(arguments, str):
-            try:
-                function["arguments"] = json.loads(arguments or "{}")
-            except json.JSONDecodeError:
-                function["arguments"] = {"unparsed": arguments}
-        calls.append({**call, "function": function})
+        function = call.get("function") or {}
+        arguments = _as_object(function.get("arguments"))
+        calls.append({**call, "function": {**function, "arguments": arguments}})
     return {**plain, "tool_calls": calls}
+
+
+def _as_object(arguments: Any) -> Any:
+    """Arguments as the object that templates walk through; text that is none is kept as `unparsed`."""
+    if not isinstance(arguments, str):
+        return {} if arguments is None else arguments
+    try:
+        parsed = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):  # broken, or with a number or a nesting beyond Python's limits
+        parsed = arguments
+    if parsed is None:
+        return {}
+    return parsed if isinstance(parsed, dict) else {"unparsed": arguments}
 
 
 def _spell_out_tools(messages: list[Message], tools: Sequence[Tool]) -> list[Message]:

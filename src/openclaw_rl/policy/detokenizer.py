@@ -16,8 +16,9 @@ _UNFINISHED = "\ufffd"
 class Detokenizer:
     """Turns one reply's token ids into text as they come.
 
-    The pieces returned by `feed` and `finish`, joined, are the reply's text, cut before the first stop
-    string. `stopped` is True once a stop string was met; what follows it is not shown.
+    The pieces returned by `feed` and `finish`, joined, are the reply's text, cut before the stop string
+    that is complete first (of several that end together, the longest), wherever the tokens are cut.
+    `stopped` is True once a stop string was met; what follows it is not shown.
     """
 
     def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()) -> None:
@@ -59,10 +60,11 @@ class Detokenizer:
     def _release(self, text: str) -> str:
         pending = self._held + text
         self._held = ""
-        found = [position for stop in self._stop if (position := pending.find(stop)) >= 0]
+        found = [(start + len(stop), start) for stop in self._stop if (start := pending.find(stop)) >= 0]
         if found:
             self.stopped = True
-            return pending[: min(found)]
+            _, start = min(found)
+            return pending[:start]
         for length in range(min(len(pending), max(map(len, self._stop), default=1) - 1), 0, -1):
             if any(stop.startswith(pending[-length:]) for stop in self._stop):
                 self._held = pending[-length:]

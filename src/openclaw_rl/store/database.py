@@ -27,7 +27,10 @@ class Database:
     def sqlite(cls, path: Path) -> Database:
         """Open the SQLite file at `path`, created with its folder when missing."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": BUSY_SECONDS})
+        # Errors are logged, and a statement's parameters are conversation text.
+        engine = create_engine(
+            f"sqlite:///{path}", connect_args={"timeout": BUSY_SECONDS}, hide_parameters=True
+        )
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return cls(engine)

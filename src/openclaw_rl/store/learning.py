@@ -10,6 +10,7 @@ import time
 from dataclasses import asdict
 
 from sqlalchemy import func, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from openclaw_rl.model import (
     Judgement,
@@ -27,7 +28,7 @@ from openclaw_rl.store.database import Database
 
 
 class ConflictError(RuntimeError):
-    """Some sample of an update was trained or changed by someone else; nothing was recorded."""
+    """Someone else trained or changed a sample of an update, or took its number; nothing was recorded."""
 
 
 class Learning:
@@ -65,8 +66,8 @@ class Learning:
     def add_judgement(self, judgement: Judgement) -> TurnState:
         """Keep a judgement and move its turn on: to the learner, or to the reason why it goes no further.
 
-        Returns the turn's new state. A turn that meanwhile got a newer next state keeps waiting for it
-        to be judged.
+        Returns the state the turn is in afterwards. A turn that meanwhile got a newer next state keeps
+        waiting for it to be judged, and one that no longer waits for a judge stays where it is.
         """
         if judgement.score is None and not judgement.hint:
             state, reason = TurnState.UNJUDGED, "no vote could be read"
@@ -93,7 +94,10 @@ class Learning:
                 )
                 .values(state=state.value, state_reason=reason)
             )
-        return state if moved.rowcount else TurnState.WAITING_JUDGE
+            if moved.rowcount:
+                return state
+            unmoved = select(turns.c.state).where(turns.c.id == judgement.turn_id)
+            return TurnState(connection.execute(unmoved).scalar_one())
 
     def judgements(self, turn_id: str) -> list[Judgement]:
         table = schema.judgements
@@ -126,14 +130,19 @@ class Learning:
         return self._sample(rows.turn_of_row(found))
 
     def _sample(self, turn: Turn) -> Sample:
-        judgement = self.judgements(turn.id)[-1]
-        table = schema.next_states
+        # By the newest next state that was judged: the judgement of an older one may have come in later.
+        judgements, next_states = schema.judgements, schema.next_states
+        newest = (
+            select(judgements)
+            .join(next_states, next_states.c.id == judgements.c.next_state_id)
+            .where(judgements.c.turn_id == turn.id)
+            .order_by(next_states.c.created_at.desc(), judgements.c.created_at.desc())
+            .limit(1)
+        )
         with self._database.read() as connection:
-            row = (
-                connection.execute(select(table).where(table.c.id == judgement.next_state_id))
-                .mappings()
-                .one()
-            )
+            judgement = rows.judgement_of_row(connection.execute(newest).mappings().one())
+            judged = select(next_states).where(next_states.c.id == judgement.next_state_id)
+            row = connection.execute(judged).mappings().one()
         return Sample(turn, judgement, rows.next_state_of_row(row))
 
     def set_aside(self, turn_id: str, reason: str) -> None:
@@ -149,21 +158,17 @@ class Learning:
     def record_update(self, done: Update, version: PolicyVersion) -> None:
         """Record an update, its version and the end of its samples, all or nothing.
 
-        Raises ConflictError, and records nothing, unless every one of its turns was still waiting.
+        Raises ConflictError, and records nothing, unless every one of its turns was still waiting and
+        nobody else took its numbers.
         """
         turns = schema.turns
+        row = {name: value for name, value in asdict(done).items() if name != "turn_ids"}
         with self._database.write() as connection:
-            connection.execute(
-                insert(schema.updates).values(
-                    id=done.id,
-                    version=done.version,
-                    method=done.method,
-                    metrics=done.metrics,
-                    started_at=done.started_at,
-                    finished_at=done.finished_at,
-                )
-            )
-            connection.execute(insert(schema.versions).values(**asdict(version)))
+            try:
+                connection.execute(insert(schema.updates).values(**row))
+                connection.execute(insert(schema.versions).values(**asdict(version)))
+            except IntegrityError:
+                raise ConflictError(f"update {done.id} or version {version.number} exists already") from None
             marked = connection.execute(
                 update(turns)
                 .where(turns.c.id.in_(done.turn_ids), turns.c.state == TurnState.WAITING_UPDATE.value)
@@ -194,11 +199,13 @@ class Learning:
 
     def ensure_base_version(self) -> PolicyVersion:
         """Version 0, the model as loaded; created on the first call."""
-        base = self.version(0)
-        if base is None:
-            base = PolicyVersion(0, None, VersionState.SERVING, None, None, time.time())
-            with self._database.write() as connection:
-                connection.execute(insert(schema.versions).values(**asdict(base)))
+        base = PolicyVersion(0, None, VersionState.SERVING, None, None, time.time())
+        table = schema.versions
+        with self._database.write() as connection:
+            found = connection.execute(select(table).where(table.c.number == 0)).mappings().first()
+            if found is not None:
+                return rows.version_of_row(found)
+            connection.execute(insert(table).values(**asdict(base)))
         return base
 
     def version(self, number: int) -> PolicyVersion | None:

@@ -1,0 +1,60 @@
+"""Who may ask: API keys and the tenant each stands for, and where it is safe to listen without one.
+
+Knows no route. Keys are compared in constant time and never leave this file; a tenant is named by a
+short hash of its key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+
+from openclaw_rl.config import ConfigError, Settings
+from openclaw_rl.gateway.errors import ApiError
+
+DEFAULT_TENANT = "default"
+
+
+class Keys:
+    """The keys that clients may use; none means that everybody may ask."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._keys = [key.get_secret_value().encode() for key in settings.server.api_keys]
+
+    def tenant_of(self, authorization: str | None) -> str:
+        """The tenant that an Authorization header stands for; raises ApiError 401 without a valid key."""
+        if not self._keys:
+            return DEFAULT_TENANT
+        scheme, _, offered = (authorization or "").partition(" ")
+        given = offered.strip().encode() if scheme.lower() == "bearer" else b""
+        # Every key is compared, so that the time taken does not tell which one was nearly right.
+        matches = [hmac.compare_digest(given, key) for key in self._keys]
+        if not any(matches):
+            raise ApiError(
+                401,
+                "Incorrect API key provided: send a key of this server as `Authorization: Bearer KEY`.",
+                code="invalid_api_key",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        return f"key_{hashlib.sha256(given).hexdigest()[:12]}"
+
+
+def check_bind(settings: Settings) -> None:
+    """Raise ConfigError when the server would listen beyond this machine without asking for a key."""
+    if any(not key.get_secret_value() for key in settings.server.api_keys):
+        raise ConfigError("server.api_keys: a key is empty; remove it or write one")
+    if not settings.server.api_keys and not _is_loopback(settings.server.host):
+        raise ConfigError(
+            f"server.host = {settings.server.host!r} can be reached from other machines, so "
+            f"server.api_keys must hold at least one key; or listen on 127.0.0.1"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

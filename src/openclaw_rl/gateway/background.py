@@ -1,0 +1,77 @@
+"""What the server does between requests: publish versions, close idle sessions, say how it is.
+
+A step that fails is logged and tried again later; none can end the server. Knows no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from anyio import to_thread
+
+from openclaw_rl.gateway.errors import log_failure
+from openclaw_rl.gateway.service import Service
+
+PUBLISH_SECONDS = 0.25
+IDLE_SECONDS = 30.0
+REPORT_SECONDS = 1.0
+RETRY_SECONDS = 2.0
+"""At least so long until a failed step is tried again, so that a lasting fault does not fill the log."""
+
+REPORT_NAME = "server"
+
+
+class Background:
+    """The steps, each repeated in a task of its own from `start` to `stop`."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._tasks: list[asyncio.Task[None]] = []
+        self._reported: dict[str, int | str] = {}
+
+    async def start(self) -> None:
+        """Publish the newest version, then go on with all steps."""
+        await self._try("publication", self._publish)
+        self._tasks = [
+            asyncio.create_task(self._repeat("publication", self._publish, PUBLISH_SECONDS)),
+            asyncio.create_task(self._repeat("closing idle sessions", self._close_idle, IDLE_SECONDS)),
+            asyncio.create_task(self._repeat("the server's report", self._report, REPORT_SECONDS)),
+        ]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._try("the server's report", self._report_stop)
+
+    async def _repeat(self, what: str, step: Callable[[], Awaitable[None]], seconds: float) -> None:
+        while True:
+            succeeded = await self._try(what, step)
+            await asyncio.sleep(seconds if succeeded else max(seconds, RETRY_SECONDS))
+
+    async def _try(self, what: str, step: Callable[[], Awaitable[None]]) -> bool:
+        try:
+            await step()
+        except Exception as error:  # noqa: BLE001 - a task's boundary: the step is tried again
+            log_failure(what, error)
+            return False
+        return True
+
+    async def _publish(self) -> None:
+        await self._service.publication.bring_up_to_date()
+
+    async def _close_idle(self) -> None:
+        idle_since = time.time() - self._service.settings.sessions.idle_minutes * 60
+        await to_thread.run_sync(self._service.store.conversations.close_idle_sessions, idle_since)
+
+    async def _report(self) -> None:
+        facts = self._service.facts
+        if facts != self._reported:
+            await to_thread.run_sync(lambda: self._service.store.report(REPORT_NAME, "serving", **facts))
+            self._reported = facts
+
+    async def _report_stop(self) -> None:
+        facts = self._service.facts
+        await to_thread.run_sync(lambda: self._service.store.report(REPORT_NAME, "stopped", **facts))

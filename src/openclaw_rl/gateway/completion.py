@@ -1,0 +1,252 @@
+"""One turn from its first sampled token to its durable record, and the one result it comes to.
+
+Sampling runs in a task of its own, so it neither waits for a slow client nor dies with a request without
+being recorded. Knows engines by their contract; knows neither HTTP nor how a result is written out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from anyio import to_thread
+
+from openclaw_rl.gateway.errors import log_failure
+from openclaw_rl.gateway.normalise import Conversation
+from openclaw_rl.model import Message, Sampling, Tool, Turn, TurnKind, TurnState
+from openclaw_rl.policy.chat_template import ChatTemplate
+from openclaw_rl.policy.detokenizer import Detokenizer
+from openclaw_rl.policy.engine import EngineError, Generation
+from openclaw_rl.policy.tool_calls import Part, ToolCall, ToolCallSplitter, collect
+from openclaw_rl.store.conversations import Conversations
+
+HUNG_UP = "client hung up"
+SERVER_STOPPED = "the server stopped"
+_ABORTED = "aborted"
+_DONE = "the client said that it is done"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that is known of a turn before its first token."""
+
+    turn_id: str
+    session_id: str
+    parent_id: str | None
+    kind: TurnKind
+    kind_reason: str
+    model: str
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    conversation: Conversation
+    prompt_ids: tuple[int, ...]
+    sampling: Sampling
+    closes_session: bool
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A sampled token as its own text."""
+
+    text: str
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of the reply that is certain, and the tokens sampled since the piece before."""
+
+    part: Part
+    tokens: tuple[TokenLogprob, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The result of a turn, durable in the store; every answer to the client is written from it."""
+
+    text: str
+    calls: tuple[ToolCall, ...]
+    finish_reason: str
+    prompt_tokens: int
+    tokens: tuple[TokenLogprob, ...]
+    """All of them, in order; `last_tokens` of them came after the last delta."""
+    last_tokens: int
+
+    @property
+    def reply(self) -> Message:
+        """The assistant message as the client sees it."""
+        message: Message = {"role": "assistant", "content": self.text}
+        if self.calls:
+            message["content"] = self.text or None
+            message["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
+                for call in self.calls
+            ]
+        return message
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The turn ended without a result; it is recorded as aborted."""
+
+    reason: str
+
+
+Event = Delta | Completion | Failure
+
+
+class RunningTurn:
+    """One turn while it is sampled. `events` gives its deltas, then its Completion or Failure."""
+
+    def __init__(
+        self, plan: Plan, generation: Generation, template: ChatTemplate, conversations: Conversations
+    ) -> None:
+        self.plan = plan
+        self.version = generation.version
+        self._generation = generation
+        self._template = template
+        self._conversations = conversations
+        self._detokenizer = Detokenizer(template.tokenizer, plan.sampling.stop)
+        self._splitter = ToolCallSplitter() if plan.tools else None
+        self._ids: list[int] = []
+        self._tokens: list[TokenLogprob] = []
+        self._logprobs: list[float] = []
+        self._parts: list[Part] = []
+        self._told = 0  # tokens that went out with a delta
+        self._finish = ""
+        self._hang_up_reason = ""
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._sampling = asyncio.create_task(self._sample())
+        self.task = asyncio.create_task(self._run())
+        """Ends once the turn is recorded; never raises."""
+
+    @property
+    def sampled(self) -> int:
+        """How many tokens were sampled so far."""
+        return len(self._ids)
+
+    async def events(self, idle_seconds: float | None = None) -> AsyncIterator[Event | None]:
+        """The deltas, then the Completion or Failure; None after each `idle_seconds` without one."""
+        event: Event | None = None
+        while event is None or isinstance(event, Delta):
+            try:
+                async with asyncio.timeout(idle_seconds):
+                    event = await self._events.get()
+            except TimeoutError:
+                event = None
+            yield event
+
+    def hang_up(self, reason: str = HUNG_UP) -> None:
+        """Nobody wants the rest: stop sampling and record the turn as aborted. Does nothing once it ended."""
+        if not self._sampling.done():
+            self._hang_up_reason = reason
+            self._generation.cancel()
+            self._sampling.cancel()
+
+    async def _run(self) -> None:
+        await asyncio.wait({self._sampling})
+        failure = self._failure()
+        last_tokens = len(self._ids) - self._told
+        text, calls = collect(self._parts)
+        finish = "tool_calls" if calls and self._finish == "stop" else self._finish
+        completion = Completion(
+            text,
+            tuple(calls),
+            _ABORTED if failure else finish,
+            len(self.plan.prompt_ids),
+            tuple(self._tokens),
+            last_tokens,
+        )
+        try:
+            await to_thread.run_sync(self._record, self._turn(completion, failure))
+        except Exception as error:  # noqa: BLE001 - a task's boundary: the client must hear of it
+            log_failure(f"recording turn {self.plan.turn_id}", error)
+            failure = "the turn could not be recorded"
+        self._events.put_nowait(Failure(failure) if failure else completion)
+
+    async def _sample(self) -> None:
+        async for token in self._generation:
+            self._ids.append(token.token_id)
+            self._logprobs.append(token.logprob)
+            self._tokens.append(TokenLogprob(self._text_of(token.token_id), token.logprob))
+            if token.finish:
+                self._finish = token.finish
+            if not (token.finish == "stop" and token.token_id in self._template.stop_ids):
+                self._show(self._detokenizer.feed(token.token_id))
+            if self._detokenizer.stopped:
+                self._generation.cancel()
+                break
+        self._show(self._detokenizer.finish())
+        if self._detokenizer.stopped:
+            self._finish = "stop"
+        if self._splitter:
+            self._tell(self._splitter.finish())
+        if not self._finish:
+            raise EngineError("the engine ended without saying why")
+
+    def _text_of(self, token_id: int) -> str:
+        return self._template.decode([token_id], skip_special_tokens=False)
+
+    def _show(self, text: str) -> None:
+        if self._splitter:
+            self._tell(self._splitter.feed(text))
+        elif text:
+            self._tell([text])
+
+    def _tell(self, parts: list[Part]) -> None:
+        for part in parts:
+            self._parts.append(part)
+            self._events.put_nowait(Delta(part, tuple(self._tokens[self._told :])))
+            self._told = len(self._tokens)
+
+    def _failure(self) -> str:
+        """Why the turn has no result; empty when it has one."""
+        if self._sampling.cancelled():
+            return self._hang_up_reason or SERVER_STOPPED
+        error = self._sampling.exception()
+        if error is None:
+            return ""
+        log_failure(f"turn {self.plan.turn_id}", error)
+        return f"the engine failed: {error if isinstance(error, EngineError) else type(error).__name__}"
+
+    def _turn(self, completion: Completion, failure: str) -> Turn:
+        plan = self.plan
+        if failure:
+            state = TurnState.ABORTED
+        else:
+            state = TurnState.SIDE if plan.kind is TurnKind.SIDE else TurnState.WAITING_NEXT_STATE
+        return Turn(
+            id=plan.turn_id,
+            session_id=plan.session_id,
+            parent_id=plan.parent_id,
+            kind=plan.kind,
+            kind_reason=plan.kind_reason,
+            state=state,
+            state_reason=failure,
+            model=plan.model,
+            policy_version=self.version,
+            messages=plan.messages,
+            tools=plan.tools,
+            reply=completion.reply,
+            prompt_ids=plan.prompt_ids,
+            response_ids=tuple(self._ids),
+            logprobs=tuple(self._logprobs),
+            sampling=plan.sampling,
+            finish_reason=completion.finish_reason,
+            created_at=plan.created_at,
+            finished_at=time.time(),
+            conversation_hash=plan.conversation.hash_with(completion.reply),
+            request_hash=plan.conversation.request_hash,
+        )
+
+    def _record(self, turn: Turn) -> None:
+        self._conversations.add_turn(turn)
+        if self.plan.closes_session:
+            self._conversations.close_session(turn.session_id, _DONE)

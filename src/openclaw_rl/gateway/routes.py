@@ -1,0 +1,110 @@
+"""The HTTP routes: each reads its request, has the work done elsewhere and answers.
+
+Decides nothing about turns. Blocking work goes to threads.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from anyio import to_thread
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import JSONResponse, Response
+
+from openclaw_rl.gateway import feedback, models, protocol
+from openclaw_rl.gateway.admission import admit
+from openclaw_rl.gateway.delivery import Delivery
+from openclaw_rl.gateway.errors import log_failure, server_error
+from openclaw_rl.gateway.protocol import AnyBody
+from openclaw_rl.gateway.service import Service
+
+router = APIRouter()
+
+
+def service_of(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+def tenant_of(request: Request) -> str:
+    return service_of(request).keys.tenant_of(request.headers.get("authorization"))
+
+
+Tenant = Annotated[str, Depends(tenant_of)]
+
+
+@router.post("/v1/chat/completions")
+async def chat_completions(request: Request, tenant: Tenant) -> Response:
+    body, chat = await _read(request, protocol.ChatRequest)
+    running = await admit(service_of(request), tenant, request.headers, body, chat)
+    headers = {
+        "X-Session-Id": running.plan.session_id,
+        "X-Turn-Id": running.plan.turn_id,
+        "X-Policy-Version": str(running.version),
+    }
+    return Delivery(running, stream=bool(chat.stream), logprobs=bool(chat.logprobs), headers=headers)
+
+
+@router.post("/v1/feedback")
+async def give_feedback(request: Request, tenant: Tenant) -> Response:
+    _, given = await _read(request, protocol.FeedbackRequest)
+    conversations = service_of(request).store.conversations
+    turn = await to_thread.run_sync(feedback.give_feedback, conversations, tenant, given)
+    return JSONResponse({"turn_id": turn.id, "state": turn.state.value})
+
+
+@router.post("/v1/sessions/{session_id}/outcome")
+async def give_outcome(session_id: str, request: Request, tenant: Tenant) -> Response:
+    _, given = await _read(request, protocol.OutcomeRequest)
+    service = service_of(request)
+    turn = await to_thread.run_sync(
+        feedback.give_outcome, service.sessions, service.store.conversations, tenant, session_id, given
+    )
+    return JSONResponse({"session_id": turn.session_id, "turn_id": turn.id, "state": turn.state.value})
+
+
+@router.post("/v1/sessions/{session_id}/close")
+async def close_session(session_id: str, request: Request, tenant: Tenant) -> Response:
+    service = service_of(request)
+    closed = await to_thread.run_sync(
+        feedback.close, service.sessions, service.store.conversations, tenant, session_id
+    )
+    return JSONResponse({"session_id": closed, "closed": True})
+
+
+@router.get("/v1/models")
+async def list_models(request: Request, _: Tenant) -> Response:
+    service = service_of(request)
+    shown = await models.listing(service, service.settings.served_name)
+    return JSONResponse({"object": "list", "data": [shown]})
+
+
+@router.get("/v1/models/{model:path}")
+async def show_model(model: str, request: Request, _: Tenant) -> Response:
+    return JSONResponse(await models.listing(service_of(request), model))
+
+
+@router.get("/healthz")
+async def healthz() -> Response:
+    """The process lives."""
+    return JSONResponse({"status": "ok"})
+
+
+@router.get("/readyz")
+async def readyz(request: Request) -> Response:
+    """Requests can be answered and recorded."""
+    service = service_of(request)
+    try:
+        await to_thread.run_sync(service.store.ping)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the answer is "not ready"
+        log_failure("the store", error)
+        raise server_error("The store cannot be reached.", 503) from None
+    if not service.publication.ready:
+        raise server_error("No policy version serves yet.", 503)
+    return JSONResponse({"status": "ready", "policy_version": service.engine.serving_version})
+
+
+async def _read(request: Request, kind: type[AnyBody]) -> tuple[dict[str, Any], AnyBody]:
+    raw = await protocol.read_body(request, service_of(request).body_limit)
+    body = await to_thread.run_sync(protocol.parse_json, raw)
+    return body, protocol.validate(kind, body)

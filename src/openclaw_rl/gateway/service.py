@@ -1,0 +1,73 @@
+"""What the routes share: the parts they work with, and the turns that run now.
+
+Made once for an app. Knows no route and no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from openclaw_rl.config import Settings
+from openclaw_rl.gateway.auth import Keys
+from openclaw_rl.gateway.completion import SERVER_STOPPED, Plan, RunningTurn
+from openclaw_rl.gateway.publication import Publication
+from openclaw_rl.gateway.sessions import Sessions
+from openclaw_rl.policy.chat_template import ChatTemplate
+from openclaw_rl.policy.engine import Generation, PolicyEngine
+from openclaw_rl.store import Store
+
+
+class Service:
+    def __init__(
+        self, settings: Settings, store: Store, engine: PolicyEngine, template: ChatTemplate
+    ) -> None:
+        self.settings = settings
+        self.store = store
+        self.engine = engine
+        self.template = template
+        self.keys = Keys(settings)
+        self.sessions = Sessions(store.conversations)
+        self.publication = Publication(store, engine)
+        self.started_at = time.time()
+        self._running: set[RunningTurn] = set()
+        self._sampled_by_ended = 0
+
+    @property
+    def body_limit(self) -> int:
+        """In bytes."""
+        return int(self.settings.server.max_body_mb * 1024 * 1024)
+
+    @property
+    def url(self) -> str:
+        host = self.settings.server.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.settings.server.port}"
+
+    @property
+    def facts(self) -> dict[str, int | str]:
+        """What the server says of itself in the store."""
+        return {
+            "url": self.url,
+            "model": self.settings.served_name,
+            "version": self.engine.serving_version,
+            "active_requests": len(self._running),
+            "tokens_generated": self._sampled_by_ended + sum(turn.sampled for turn in self._running),
+        }
+
+    def run(self, plan: Plan, generation: Generation) -> RunningTurn:
+        """Begin to sample a turn."""
+        running = RunningTurn(plan, generation, self.template, self.store.conversations)
+        self._running.add(running)
+        running.task.add_done_callback(lambda _: self._ended(running))
+        return running
+
+    def _ended(self, running: RunningTurn) -> None:
+        self._running.discard(running)
+        self._sampled_by_ended += running.sampled
+
+    async def stop(self) -> None:
+        """End every running turn; returns once each is recorded."""
+        running = list(self._running)
+        for turn in running:
+            turn.hang_up(SERVER_STOPPED)
+        await asyncio.gather(*(turn.task for turn in running))

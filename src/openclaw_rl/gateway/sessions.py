@@ -1,0 +1,100 @@
+"""Which session and which earlier turn a request belongs to.
+
+First what the client says, by any of the names that clients use; else the longest conversation of the
+tenant that the request continues; else a new session. Knows no HTTP beyond the names of the headers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from openclaw_rl.gateway.normalise import Conversation
+from openclaw_rl.gateway.pairing import pair
+from openclaw_rl.gateway.protocol import ChatRequest
+from openclaw_rl.model import Turn, TurnKind
+from openclaw_rl.store import new_id
+from openclaw_rl.store.conversations import Conversations
+
+SESSION_HEADERS = ("X-Session-Id", "x-session-affinity", "session_id")
+DONE_HEADER = "X-Session-Done"
+_OWN_FORM = re.compile(r"sess_[0-9a-f]{24}")
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_PREFIXES_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a request belongs."""
+
+    session_id: str
+    parent_id: str | None
+
+
+def stated_session(headers: Mapping[str, str], request: ChatRequest) -> str | None:
+    """The session as the client names it, if it does."""
+    in_metadata = (request.metadata or {}).get("session_id")
+    named = (
+        *(headers.get(name) for name in SESSION_HEADERS),
+        request.session_id,
+        request.prompt_cache_key,
+        in_metadata if isinstance(in_metadata, str) else None,
+        request.user,
+    )
+    return next((name.strip() for name in named if name and name.strip()), None)
+
+
+def is_done(headers: Mapping[str, str], request: ChatRequest) -> bool:
+    """Whether the client says that the session ends with this turn."""
+    said = headers.get(DONE_HEADER) or request.session_done
+    return str(said).strip().lower() in _TRUE
+
+
+class Sessions:
+    """The store's sessions, as requests find them. Every method blocks on the store."""
+
+    def __init__(self, conversations: Conversations) -> None:
+        self._conversations = conversations
+        self._pairing = threading.Lock()
+
+    def internal_id(self, tenant: str, stated: str) -> str:
+        """Our id of the session that a client names; the client's own is kept nowhere.
+
+        An id that we gave this tenant ourselves is taken as it is.
+        """
+        if _OWN_FORM.fullmatch(stated):
+            found = self._conversations.session(stated)
+            if found is not None and found.tenant == tenant:
+                return stated
+        return f"sess_{hashlib.sha256((tenant + stated).encode()).hexdigest()[:24]}"
+
+    def place(
+        self, conversation: Conversation, kind: TurnKind, tenant: str, stated: str | None = None
+    ) -> Place:
+        """Find or open the request's session and, for a main request, pair it with the turns before it."""
+        named = self.internal_id(tenant, stated) if stated else None
+        # Two requests that arrive together must not both become the next state of one turn.
+        with self._pairing:
+            parent, length = self._continued(conversation, tenant, named)
+            session_id = named or (parent.session_id if parent else new_id("sess"))
+            self._conversations.open_session(session_id, tenant)
+            if kind is TurnKind.MAIN:
+                new_messages = conversation.messages[length:]
+                pair(self._conversations, conversation, session_id, parent, new_messages)
+        return Place(session_id, parent.id if parent else None)
+
+    def _continued(
+        self, conversation: Conversation, tenant: str, session_id: str | None
+    ) -> tuple[Turn | None, int]:
+        """The turn that the request continues, and how many messages it had with its reply."""
+        prefixes = conversation.continuations()
+        # A few at a time: a long conversation nearly always continues its last turn.
+        while batch := dict(islice(prefixes, _PREFIXES_AT_ONCE)):
+            found = self._conversations.find_continued(list(batch), tenant, session_id)
+            if found is not None:
+                return found, batch[found.conversation_hash]
+        return None, 0

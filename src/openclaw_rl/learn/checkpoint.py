@@ -1,0 +1,135 @@
+"""A policy version on disk: weights, optimiser state and a manifest, in a folder of its own.
+
+A version is written aside, flushed and renamed, so a folder with a version's name is always whole. Only
+safetensors and JSON are read or written, never pickles. Knows no store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from openclaw_rl.learn.trainer import Trainer
+from openclaw_rl.policy.embedded.adapter import WEIGHTS_FILE, Adapter
+
+MODEL_FILE = "model.safetensors"
+OPTIMISER_FILE = "optimiser.safetensors"
+MANIFEST_FILE = "manifest.json"
+
+
+class CheckpointError(RuntimeError):
+    """A version's folder that cannot be resumed from; `str(error)` says which and why."""
+
+
+def save(trainer: Trainer, model_folder: Path, model: str, versions: Path, number: int) -> tuple[Path, str]:
+    """Write version `number` under `versions`; returns its folder and the SHA-256 of its weights."""
+    final = versions / f"{number:06d}"
+    aside = versions / f".{number:06d}.writing"
+    for leftover in (aside, final):  # a killed learner's, never recorded in the store
+        if leftover.exists():
+            shutil.rmtree(leftover)
+    aside.mkdir(parents=True)
+    if trainer.adapter is not None:
+        trainer.adapter.save(aside, model)
+        weights = aside / WEIGHTS_FILE
+    else:
+        weights = aside / MODEL_FILE
+        _save_full(trainer, model_folder, aside)
+    save_file(_optimiser_tensors(trainer), aside / OPTIMISER_FILE)
+    with weights.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    manifest = {"version": number, "model": model, "weights": weights.name, "sha256": digest}
+    (aside / MANIFEST_FILE).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+    for written in aside.iterdir():
+        _flush(written)
+    _flush(aside)
+    aside.rename(final)
+    _flush(versions)
+    return final, digest
+
+
+def restore(trainer: Trainer, folder: Path, model: str) -> None:
+    """Put a version's weights and optimiser state into the trainer.
+
+    Raises CheckpointError when the folder is of another model, another kind, or damaged.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
+        if manifest["model"] != model:
+            raise CheckpointError(f"{folder} is a version of {manifest['model']}, not of {model}")
+        with (folder / manifest["weights"]).open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != manifest["sha256"]:
+                raise CheckpointError(f"{folder}: the weights do not match their hash")
+        saved = _saved_parameters(trainer, folder)
+        state = load_file(folder / OPTIMISER_FILE)
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise CheckpointError(f"{folder} cannot be resumed from: {error}") from error
+    with torch.no_grad():
+        for name, parameter in trainer.parameters.items():
+            if name not in saved or saved[name].shape != parameter.shape:
+                raise CheckpointError(f"{folder} was trained with other settings: {name} does not fit")
+            parameter.copy_(saved[name])
+    _restore_optimiser(trainer, state)
+
+
+def reset(trainer: Trainer, initial: dict[str, torch.Tensor]) -> None:
+    """Back to version 0: the initial weights and an optimiser without memory."""
+    with torch.no_grad():
+        for name, parameter in trainer.parameters.items():
+            parameter.copy_(initial[name])
+    trainer.optimiser.state.clear()
+
+
+def _saved_parameters(trainer: Trainer, folder: Path) -> dict[str, torch.Tensor]:
+    if trainer.adapter is None:
+        whole: dict[str, torch.Tensor] = load_file(folder / MODEL_FILE)
+        return whole
+    return Adapter.load(folder, trainer.network.adapted).tensors()
+
+
+def _save_full(trainer: Trainer, model_folder: Path, target: Path) -> None:
+    """A whole model folder: our weights beside the base's own config and tokenizer files."""
+    for file in model_folder.iterdir():
+        if file.suffix in (".json", ".jinja") and "index" not in file.name:
+            shutil.copy(file, target / file.name)
+    seen: set[int] = set()
+    tensors = {}
+    for name, parameter in trainer.parameters.items():
+        if parameter.data_ptr() not in seen:  # tied weights are stored once
+            seen.add(parameter.data_ptr())
+            tensors[name] = parameter.detach().cpu().contiguous()
+    save_file(tensors, target / MODEL_FILE, metadata={"format": "pt"})
+
+
+def _optimiser_tensors(trainer: Trainer) -> dict[str, torch.Tensor]:
+    tensors: dict[str, torch.Tensor] = {}
+    for name, parameter in trainer.parameters.items():
+        for key, value in trainer.optimiser.state.get(parameter, {}).items():
+            tensors[f"{name}|{key}"] = value.detach().cpu().contiguous()
+    return tensors
+
+
+def _restore_optimiser(trainer: Trainer, tensors: dict[str, torch.Tensor]) -> None:
+    trainer.optimiser.state.clear()
+    for name, parameter in trainer.parameters.items():
+        own = {key.split("|", 1)[1]: value for key, value in tensors.items() if key.split("|", 1)[0] == name}
+        if own:
+            trainer.optimiser.state[parameter] = {
+                key: value if key == "step" else value.to(parameter.device) for key, value in own.items()
+            }
+
+
+def _flush(path: Path) -> None:
+    """Force a file or folder to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,106 @@
+"""A LoRA adapter: what one policy version adds to the frozen weights, and its file.
+
+The file is PEFT's (adapter_model.safetensors beside adapter_config.json), so that any server that loads
+PEFT adapters loads ours. Factors are kept factored, never merged: merged into bfloat16 weights a small
+update would be lost to rounding.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+WEIGHTS_FILE = "adapter_model.safetensors"
+CONFIG_FILE = "adapter_config.json"
+_PREFIX = "base_model.model."
+
+Factors = dict[str, tuple[torch.Tensor, torch.Tensor]]
+"""Layer name to (down [rank, inputs], up [outputs, rank])."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """Low-rank factors for some layers: layer(x) + scale * up(down(x))."""
+
+    factors: Factors
+    rank: int
+    alpha: float
+
+    @property
+    def scale(self) -> float:
+        return self.alpha / self.rank
+
+    @classmethod
+    def fresh(cls, layers: Mapping[str, nn.Linear], rank: int, alpha: float, seed: int) -> Adapter:
+        """A float32 adapter that changes nothing yet: `down` random, `up` zero."""
+        generator = torch.Generator().manual_seed(seed)
+        factors: Factors = {}
+        for name, layer in layers.items():
+            bound = 1 / math.sqrt(layer.in_features)
+            down = torch.empty(rank, layer.in_features).uniform_(-bound, bound, generator=generator)
+            up = torch.zeros(layer.out_features, rank)
+            device = layer.weight.device
+            factors[name] = (down.to(device), up.to(device))
+        return cls(factors, rank, alpha)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The factors under PEFT's names."""
+        named: dict[str, torch.Tensor] = {}
+        for name, (down, up) in self.factors.items():
+            named[f"{_PREFIX}{name}.lora_A.weight"] = down
+            named[f"{_PREFIX}{name}.lora_B.weight"] = up
+        return named
+
+    def to(self, dtype: torch.dtype, device: torch.device) -> Adapter:
+        moved = {
+            name: (down.detach().to(device, dtype), up.detach().to(device, dtype))
+            for name, (down, up) in self.factors.items()
+        }
+        return Adapter(moved, self.rank, self.alpha)
+
+    def save(self, folder: Path, base_model: str) -> None:
+        """Write the two PEFT files into `folder`."""
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors().items()}
+        save_file(tensors, folder / WEIGHTS_FILE)
+        config = {
+            "peft_type": "LORA",
+            "task_type": "CAUSAL_LM",
+            "base_model_name_or_path": base_model,
+            "r": self.rank,
+            "lora_alpha": self.alpha,
+            "target_modules": sorted({name.rsplit(".", 1)[-1] for name in self.factors}),
+            "bias": "none",
+            "lora_dropout": 0.0,
+        }
+        (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path, layers: Mapping[str, nn.Linear]) -> Adapter:
+        """Read an adapter for a model that has `layers`.
+
+        Raises ValueError when a tensor is missing, misshapen or not finite, OSError when a file is.
+        """
+        config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+        tensors = load_file(folder / WEIGHTS_FILE)
+        rank = int(config["r"])
+        factors: Factors = {}
+        for name, layer in layers.items():
+            down = tensors.pop(f"{_PREFIX}{name}.lora_A.weight", None)
+            up = tensors.pop(f"{_PREFIX}{name}.lora_B.weight", None)
+            if down is None or up is None:
+                raise ValueError(f"{folder.name}: no factors for layer {name}")
+            if down.shape != (rank, layer.in_features) or up.shape != (layer.out_features, rank):
+                raise ValueError(f"{folder.name}: factors of {name} do not fit the model")
+            if not (down.isfinite().all() and up.isfinite().all()):
+                raise ValueError(f"{folder.name}: factors of {name} are not finite")
+            factors[name] = (down, up)
+        if tensors:
+            raise ValueError(f"{folder.name}: {len(tensors)} tensors for layers that the model does not have")
+        return cls(factors, rank, float(config["lora_alpha"]))

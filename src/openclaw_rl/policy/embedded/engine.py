@@ -1,0 +1,277 @@
+"""The embedded engine's face: requests from asyncio in, sampled tokens out, versions swapped between.
+
+A thread of its own computes; tokens cross to the event loop once per step. A version is loaded beside
+the serving one, tested, and only then becomes the one that new requests get. Knows no text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from pathlib import Path
+
+import torch
+
+from openclaw_rl.config import Settings
+from openclaw_rl.model import PolicyVersion, Sampling
+from openclaw_rl.policy.embedded import model_files
+from openclaw_rl.policy.embedded.adapter import WEIGHTS_FILE, Adapter
+from openclaw_rl.policy.embedded.cores import CoreShare
+from openclaw_rl.policy.embedded.network import Network
+from openclaw_rl.policy.embedded.sampler import Dice
+from openclaw_rl.policy.embedded.scheduler import Running, Scheduler, Weights
+from openclaw_rl.policy.engine import (
+    EngineBusyError,
+    EngineError,
+    PromptTooLongError,
+    SampledToken,
+    UnknownVersionError,
+)
+
+KEPT_VERSIONS = 4
+"""Versions besides the serving one that stay loaded for requests that name them."""
+
+log = logging.getLogger(__name__)
+
+
+class EmbeddedGeneration:
+    """One request: an async iterator of its tokens."""
+
+    def __init__(self, version: int, cancel: Callable[[], None]) -> None:
+        self.version = version
+        self.cancel = cancel
+        self.loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[SampledToken | EngineError] = asyncio.Queue()
+
+    def put(self, item: SampledToken | EngineError) -> None:
+        """Hand over the next token; called on the event loop."""
+        self._queue.put_nowait(item)
+
+    async def __aiter__(self) -> AsyncIterator[SampledToken]:
+        while True:
+            item = await self._queue.get()
+            if isinstance(item, EngineError):
+                raise item
+            yield item
+            if item.finish:
+                return
+
+
+class EmbeddedEngine:
+    """A `PolicyEngine` on PyTorch."""
+
+    def __init__(
+        self, network: Network, stop_ids: frozenset[int], settings: Settings, cores: CoreShare
+    ) -> None:
+        asked = settings.engine.context_length
+        self.context_length = min(asked, network.context_length) if asked else network.context_length
+        self._network = network
+        self._max_waiting = settings.engine.max_waiting
+        self._load_options = (settings.model.device, settings.learn.lora_targets)
+        self._scheduler = Scheduler(
+            stop_ids,
+            max_concurrent=settings.engine.max_concurrent,
+            prefill_chunk=settings.engine.prefill_chunk,
+            cache_tokens=settings.engine.cache_tokens,
+        )
+        self._cores = cores
+        self._serving = Weights(0, network, None)
+        self._loaded: OrderedDict[int, Weights] = OrderedDict({0: self._serving})
+        self._changed = threading.Condition()
+        self._jobs: list[tuple[Callable[[], None], Future[None]]] = []
+        self._outbox: list[tuple[EmbeddedGeneration, SampledToken | EngineError]] = []
+        self._generations: dict[Running, EmbeddedGeneration] = {}
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="embedded-engine", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def load(
+        cls, settings: Settings, folder: Path, stop_ids: frozenset[int], cores: CoreShare
+    ) -> EmbeddedEngine:
+        """Load the model in `folder`. Raises UnsupportedModelError or ConfigError."""
+        device = model_files.choose_device(settings.model.device)
+        network = Network.load(
+            folder,
+            dtype=model_files.choose_dtype(settings.model.dtype, device),
+            device=device,
+            adapter_targets=settings.learn.lora_targets,
+        )
+        return cls(network, stop_ids, settings, cores)
+
+    @property
+    def serving_version(self) -> int:
+        return self._serving.version
+
+    @property
+    def sampled_tokens(self) -> int:
+        """Tokens drawn since the engine started."""
+        return self._scheduler.counters.sampled_tokens
+
+    @property
+    def reused_tokens(self) -> int:
+        """Prompt tokens that a kept prefix spared."""
+        return self._scheduler.counters.reused_tokens
+
+    def generate(
+        self, prompt_ids: tuple[int, ...], sampling: Sampling, version: int | None = None
+    ) -> EmbeddedGeneration:
+        room = self.context_length - len(prompt_ids)
+        if room < 1:
+            raise PromptTooLongError(len(prompt_ids), self.context_length)
+        if not prompt_ids:
+            raise EngineError("the prompt is empty")
+        with self._changed:
+            if len(self._scheduler.waiting) >= max(1, self._max_waiting):
+                raise EngineBusyError("too many requests are waiting; try again in a few seconds")
+            weights = self._serving if version is None else self._loaded.get(version)
+            if weights is None:
+                raise UnknownVersionError(f"policy version {version} is not loaded")
+            running = Running(
+                weights=weights,
+                prompt_length=len(prompt_ids),
+                token_ids=list(prompt_ids),
+                sampling=sampling,
+                budget=min(sampling.max_tokens, room),
+                deliver=lambda token: self._outbox.append((generation, token)),
+                dice=Dice(sampling.seed),
+            )
+            generation = EmbeddedGeneration(weights.version, lambda: self._cancel(running))
+            self._generations[running] = generation
+            self._scheduler.waiting.append(running)
+            self._changed.notify()
+        return generation
+
+    async def publish(self, version: PolicyVersion, *, serve: bool = True) -> None:
+        weights = self._loaded.get(version.number)
+        if weights is None:
+            try:
+                weights = await asyncio.to_thread(self._load_weights, version)
+            except (OSError, ValueError, KeyError, RuntimeError) as error:
+                raise EngineError(f"version {version.number} cannot be loaded: {error}") from error
+        loaded = weights
+        await asyncio.wrap_future(self._submit(lambda: self._install(loaded, serve=serve)))
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.shut_down)
+
+    def shut_down(self) -> None:
+        """Stop the engine's thread; requests that still run get an EngineError."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+        self._cores.close()
+
+    def _load_weights(self, version: PolicyVersion) -> Weights:
+        if version.path is None:
+            raise ValueError("it has no files")
+        folder = Path(version.path)
+        if not (folder / WEIGHTS_FILE).exists():
+            device_setting, targets = self._load_options
+            device = model_files.choose_device(device_setting)
+            network = Network.load(folder, dtype=self._network.dtype, device=device, adapter_targets=targets)
+            return Weights(version.number, network, None)
+        adapter = Adapter.load(folder, self._network.adapted)
+        return Weights(version.number, self._network, adapter.to(self._network.dtype, self._network.device))
+
+    # Below: the engine's thread.
+
+    def _install(self, weights: Weights, *, serve: bool) -> None:
+        """Test the weights and let requests have them."""
+        if weights.version not in self._loaded:
+            _check_finite(weights)
+        with self._changed:
+            self._loaded[weights.version] = weights
+            self._loaded.move_to_end(weights.version)
+            if serve:
+                self._serving = weights
+            in_use = self._scheduler.versions_in_use() | {0, self._serving.version}
+            spare = [number for number in self._loaded if number not in in_use]
+            for number in spare[: max(0, len(spare) - KEPT_VERSIONS)]:
+                del self._loaded[number]
+                self._scheduler.forget_version(number)
+
+    def _submit(self, job: Callable[[], None]) -> Future[None]:
+        future: Future[None] = Future()
+        with self._changed:
+            if self._closing:
+                raise EngineError("the engine is closing")
+            self._jobs.append((job, future))
+            self._changed.notify()
+        return future
+
+    def _cancel(self, running: Running) -> None:
+        with self._changed:
+            running.cancelled = True
+            self._generations.pop(running, None)
+
+    def _run(self) -> None:
+        while not self._closing:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing or self._jobs or self._scheduler.has_work)
+            with self._cores.working():
+                while not self._closing and (self._jobs or self._scheduler.has_work):
+                    self._run_jobs()
+                    self._step()
+        self._fail_all(EngineError("the engine was closed"))
+
+    def _run_jobs(self) -> None:
+        with self._changed:
+            jobs, self._jobs = self._jobs, []
+        for job, future in jobs:
+            try:
+                job()
+            except EngineError as error:
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+
+    def _step(self) -> None:
+        self._cores.adjust()
+        try:
+            self._scheduler.step()
+        except Exception:  # a process boundary: one bad step must not end serving
+            log.exception("a forward pass failed; its requests are given up")
+            self._fail_all(EngineError("the engine failed while computing this reply"))
+        self._post()
+
+    def _fail_all(self, error: EngineError) -> None:
+        with self._changed:
+            for running in self._scheduler.fail_all():
+                if generation := self._generations.pop(running, None):
+                    self._outbox.append((generation, error))
+        self._post()
+
+    def _post(self) -> None:
+        """Send this step's tokens to their event loops."""
+        outbox, self._outbox = self._outbox, []
+        by_loop: dict[
+            asyncio.AbstractEventLoop, list[tuple[EmbeddedGeneration, SampledToken | EngineError]]
+        ] = {}
+        for generation, item in outbox:
+            by_loop.setdefault(generation.loop, []).append((generation, item))
+        for loop, items in by_loop.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_put_all, items)
+        with self._changed:
+            for running in [r for r in self._generations if r.finished]:
+                del self._generations[running]
+
+
+def _put_all(items: list[tuple[EmbeddedGeneration, SampledToken | EngineError]]) -> None:
+    for generation, item in items:
+        generation.put(item)
+
+
+@torch.inference_mode()
+def _check_finite(weights: Weights) -> None:
+    """Raise EngineError unless a short forward pass gives finite logits."""
+    probe = list(range(1, 17))
+    logits = weights.network.packed_logits([probe], torch.arange(len(probe)), weights.adapter)
+    if not logits.isfinite().all():
+        raise EngineError(f"version {weights.version} gives log-probs that are not finite")

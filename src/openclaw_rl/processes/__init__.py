@@ -1,0 +1,1 @@
+"""The processes that the loops run in: the server, the learner, and what keeps both going."""

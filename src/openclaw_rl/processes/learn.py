@@ -1,0 +1,112 @@
+"""The learner process: judges turns as they are paired, and trains on them as batches fill.
+
+The judge runs on an event loop in a thread of its own; the trainer has the main thread. Both meet the
+server in the store alone, and run at a lower CPU priority than it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+
+from openclaw_rl.config import Settings
+from openclaw_rl.judge.judge import make_judge
+from openclaw_rl.judge.loop import run as run_judge
+from openclaw_rl.learn.loop import Learner
+from openclaw_rl.learn.trainer import Trainer
+from openclaw_rl.policy.chat_template import ChatTemplate
+from openclaw_rl.policy.embedded import model_files
+from openclaw_rl.policy.embedded.cores import CoreShare
+from openclaw_rl.policy.embedded.network import Network
+from openclaw_rl.processes.single import only_one
+from openclaw_rl.store import Store
+
+NICENESS = 10
+
+log = logging.getLogger(__name__)
+
+
+def learn(settings: Settings) -> None:
+    """Judge and train until SIGINT or SIGTERM; an update that has begun is finished first."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    os.nice(NICENESS)
+    with only_one(settings.home, "learner"):
+        store = Store.open(settings.database)
+        judging = threading.Thread(target=_judge, args=(settings, store, stop), name="judge")
+        judging.start()
+        try:
+            if settings.learn.enabled:
+                _make_learner(settings, store).run(stop)
+            else:
+                stop.wait()
+        finally:
+            stop.set()
+            judging.join()
+            store.close()
+
+
+def _judge(settings: Settings, store: Store, stop: threading.Event) -> None:
+    """Run the judge's loop; if it ends by an error, so does this process, to be started anew."""
+
+    async def judge_until_stopped() -> None:
+        judge = make_judge(settings, _server_url(settings, store))
+        stopping = asyncio.Event()
+        watcher = asyncio.create_task(_set_when(stop, stopping))
+        try:
+            await run_judge(store, judge, stopping, concurrency=settings.judge.concurrency)
+        finally:
+            watcher.cancel()
+            await judge.close()
+
+    try:
+        asyncio.run(judge_until_stopped())
+    finally:
+        stop.set()
+
+
+async def _set_when(stop: threading.Event, stopping: asyncio.Event) -> None:
+    await asyncio.to_thread(stop.wait)
+    stopping.set()
+
+
+def _server_url(settings: Settings, store: Store) -> str:
+    """Where our own server listens: as it last said itself, since its port may have been chosen freely."""
+    report = store.reports().get("server")
+    if report is not None and "url" in report.detail:
+        return str(report.detail["url"])
+    return f"http://{settings.server.host}:{settings.server.port}"
+
+
+def _make_learner(settings: Settings, store: Store) -> Learner:
+    store.report("learner", "loading the model")
+    folder = model_files.resolve(settings.model.name, log.info)
+    device = model_files.choose_device(settings.model.device)
+    dtype = model_files.choose_dtype(settings.model.dtype, device)
+    cores = CoreShare(settings.home, "learner", settings.learn.threads)
+    full = settings.learn.full_fine_tuning
+
+    def load(trainable: bool) -> Network:
+        # Small steps are lost in bfloat16 weights, so what is trained is float32.
+        precision = model_files.choose_dtype("float32", device) if trainable else dtype
+        targets = () if full else settings.learn.lora_targets
+        return Network.load(
+            folder, dtype=precision, device=device, adapter_targets=targets, trainable=trainable
+        )
+
+    trainer = Trainer(
+        load(full), ChatTemplate.load(folder), settings.learn, load(False) if full else None, cores.adjust
+    )
+    return Learner(
+        store,
+        trainer,
+        settings.learn,
+        model=settings.served_name,
+        model_folder=folder,
+        versions=settings.home / "versions",
+        cores=cores,
+    )

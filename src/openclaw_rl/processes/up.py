@@ -1,0 +1,107 @@
+"""Server and learner as two child processes of this one, kept going until Ctrl-C.
+
+If one of them ends it is started again; the other goes on. Knows neither requests nor weights.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+
+LONGEST_BACKOFF_SECONDS = 30.0
+STOP_SECONDS = 60.0
+"""A learner may finish its update; after this it is killed, which loses nothing but the update."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Child:
+    """One of our processes."""
+
+    name: str
+    arguments: Sequence[str]
+    process: subprocess.Popen[bytes] | None = None
+    failures: int = 0
+    start_at: float = field(default=0.0)
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "openclaw_rl", *self.arguments]
+        # A session of its own, so that Ctrl-C reaches us alone and we stop both in order.
+        self.process = subprocess.Popen(command, env=environment(), start_new_session=True)
+
+    def tend(self, say: Say) -> None:
+        """Start it when it is due; notice when it has ended."""
+        if self.process is None:
+            if time.monotonic() >= self.start_at:
+                self.start()
+            return
+        code = self.process.poll()
+        if code is None:
+            return
+        self.process = None
+        self.failures += 1
+        wait = min(LONGEST_BACKOFF_SECONDS, 0.5 * 2**self.failures)
+        self.start_at = time.monotonic() + wait
+        say(f"the {self.name} ended with status {code}; starting it again in {wait:.0f} s")
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+
+    def wait(self) -> None:
+        if self.process is None:
+            return
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def environment() -> dict[str, str]:
+    """The children's environment: PyTorch's threads sleep at barriers instead of spinning."""
+    # Spinning threads of two processes on the same cores slow each other down many times.
+    return {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
+
+
+class Supervisor:
+    """Keeps the server and the learner going."""
+
+    def __init__(self, flags: Sequence[str], say: Say) -> None:
+        """`flags` are the settings' flags that both processes are started with."""
+        self._children = [Child("server", ["serve", *flags]), Child("learner", ["learn", *flags])]
+        self._say = say
+        self._stop = threading.Event()
+
+    def run(self) -> None:
+        """Until SIGINT or SIGTERM."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+        try:
+            while not self._stop.is_set():
+                self.tend()
+                self._stop.wait(0.2)
+        finally:
+            self.stop()
+
+    def tend(self) -> None:
+        for child in self._children:
+            child.tend(self._say)
+
+    def stop(self) -> None:
+        """Stop both, the server first, and wait for them."""
+        for child in self._children:
+            child.stop()
+        for child in self._children:
+            child.wait()
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._stop.set()

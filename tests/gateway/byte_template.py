@@ -1,0 +1,24 @@
+"""A tiny real tokenizer, one token for each byte, with a ChatML template."""
+
+from __future__ import annotations
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from openclaw_rl.policy.chat_template import ChatTemplate
+
+START, END = "<|im_start|>", "<|im_end|>"
+CHATML = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+def byte_template() -> ChatTemplate:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={char: i for i, char in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([START, END])
+    return ChatTemplate(tokenizer, CHATML, {"eos_token": END}, [tokenizer.token_to_id(END)])

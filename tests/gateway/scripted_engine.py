@@ -1,0 +1,113 @@
+"""An engine that says what a test wrote for it, and counts what was asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from openclaw_rl.model import PolicyVersion, Sampling
+from openclaw_rl.policy.chat_template import ChatTemplate
+from openclaw_rl.policy.engine import (
+    EngineBusyError,
+    EngineError,
+    FinishReason,
+    PromptTooLongError,
+    SampledToken,
+    UnknownVersionError,
+)
+
+
+@dataclass
+class Script:
+    """One reply: its text, how it ends, and what goes wrong on the way."""
+
+    text: str = "fine"
+    finish: FinishReason = "stop"
+    delay: float = 0.0
+    """Seconds before each token."""
+    fails_after: int | None = None
+    """Raise an EngineError after so many tokens."""
+    crashes: bool = False
+    """With `fails_after`: raise something that is no EngineError."""
+
+
+class ScriptedGeneration:
+    def __init__(self, engine: ScriptedEngine, script: Script, sampling: Sampling, version: int) -> None:
+        self._engine = engine
+        self._script = script
+        self._budget = sampling.max_tokens
+        self.version = version
+        self.cancelled = False
+        self.ended = False
+
+    def cancel(self) -> None:
+        if not self.ended and not self.cancelled:
+            self.cancelled = True
+            self._engine.cancels += 1
+
+    async def __aiter__(self) -> AsyncIterator[SampledToken]:
+        script = self._script
+        ids = self._engine.template.tokenizer.encode(script.text, add_special_tokens=False).ids
+        if script.finish == "stop":
+            ids = [*ids, min(self._engine.template.stop_ids)]
+        finish = script.finish if len(ids) <= self._budget else "length"
+        ids = ids[: self._budget]
+        for position, token_id in enumerate(ids):
+            if script.delay:
+                await asyncio.sleep(script.delay)
+            if position == script.fails_after:
+                raise KeyError(script.text) if script.crashes else EngineError("out of memory")
+            if self.cancelled:
+                return
+            last = position == len(ids) - 1
+            self.ended = last
+            self._engine.sampled += 1
+            yield SampledToken(token_id, -0.5 - position / 1024, finish if last else None)
+
+
+class ScriptedEngine:
+    """Replies in the order of `scripts`, then with "fine"."""
+
+    def __init__(self, template: ChatTemplate, context_length: int = 4096) -> None:
+        self.template = template
+        self.context_length = context_length
+        self.serving_version = 0
+        self.versions = {0}
+        self.unloadable: dict[int, str] = {}
+        """Versions that cannot be published, and why."""
+        self.scripts: deque[Script] = deque()
+        self.busy = False
+        self.cancels = 0
+        self.sampled = 0
+        self.published: list[tuple[int, bool]] = []
+        self.asked: list[tuple[tuple[int, ...], Sampling, int | None]] = []
+
+    def say(self, *replies: str | Script) -> None:
+        self.scripts.extend(Script(reply) if isinstance(reply, str) else reply for reply in replies)
+
+    def generate(
+        self, prompt_ids: tuple[int, ...], sampling: Sampling, version: int | None = None
+    ) -> ScriptedGeneration:
+        if self.busy:
+            raise EngineBusyError("256 requests wait already")
+        if len(prompt_ids) >= self.context_length:
+            raise PromptTooLongError(len(prompt_ids), self.context_length)
+        if version is not None and version not in self.versions:
+            raise UnknownVersionError(f"version {version} is not loaded")
+        self.asked.append((prompt_ids, sampling, version))
+        script = self.scripts.popleft() if self.scripts else Script()
+        pinned = self.serving_version if version is None else version
+        return ScriptedGeneration(self, script, sampling, pinned)
+
+    async def publish(self, version: PolicyVersion, *, serve: bool = True) -> None:
+        self.published.append((version.number, serve))
+        if version.number in self.unloadable:
+            raise EngineError(self.unloadable[version.number])
+        self.versions.add(version.number)
+        if serve:
+            self.serving_version = version.number
+
+    async def close(self) -> None:
+        pass

@@ -1,0 +1,394 @@
+"""What goes wrong: hang-ups, a failing engine, malformed and oversized bodies, keys, limits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from byte_template import byte_template
+from openai import APIError
+from running_gateway import MODEL, RunningGateway, assistant, eventually, running_gateway, user
+from scripted_engine import Script, ScriptedEngine
+
+from openclaw_rl.config import ConfigError, Settings
+from openclaw_rl.gateway.app import check_bind, create_app
+from openclaw_rl.model import TurnState
+from openclaw_rl.store import Store
+
+
+def aborted(gateway: RunningGateway) -> Any:
+    return eventually(lambda: gateway.store.conversations.turns(state=TurnState.ABORTED))[0]
+
+
+# Hang-ups
+
+
+def test_hanging_up_on_a_stream_stops_the_engine_and_aborts_the_turn(gateway: RunningGateway) -> None:
+    gateway.engine.say(Script("x" * 400, delay=0.02))
+    with gateway.stream([user("q")]) as (response, chunks):
+        for _ in range(4):
+            next(chunks)
+        turn_id = response.headers["x-turn-id"]
+    eventually(lambda: gateway.engine.cancels == 1, seconds=1)
+    turn = aborted(gateway)
+    assert turn.id == turn_id
+    assert (turn.state_reason, turn.finish_reason) == ("client hung up", "aborted")
+    assert 0 < len(turn.response_ids) < 100
+    assert turn.reply["content"] == "x" * len(turn.response_ids)
+    time.sleep(0.1)
+    assert gateway.engine.sampled == len(turn.response_ids)
+
+
+def test_hanging_up_on_a_plain_request_stops_the_engine_too(gateway: RunningGateway) -> None:
+    gateway.engine.say(Script("x" * 400, delay=0.02))
+    with pytest.raises(httpx2.TimeoutException):
+        gateway.http.post("/v1/chat/completions", json={"model": MODEL, "messages": [user("q")]}, timeout=0.3)
+    eventually(lambda: gateway.engine.cancels == 1, seconds=1)
+    assert aborted(gateway).state_reason == "client hung up"
+
+
+def test_an_aborted_reply_is_never_continued_or_paired(gateway: RunningGateway) -> None:
+    gateway.engine.say("a", Script("half a reply", fails_after=4))
+    first = gateway.chat(user("q"))
+    gateway.post([user("q"), assistant("a"), user("x")])
+    cut = aborted(gateway)
+    again = gateway.chat(user("q"), assistant("a"), user("x"), assistant("half"), user("go on"))
+    assert again.parent_id == first.id
+    assert gateway.next_states(cut) == []
+    assert gateway.next_states(first) == [("conversation", ["x"])]
+
+
+def test_stopping_the_server_records_what_was_running(tmp_path: Path) -> None:
+    engine = ScriptedEngine(byte_template())
+    store = Store.open(tmp_path / "store.sqlite")
+    app = create_app(Settings(data_dir=tmp_path, model={"name": MODEL}), store, engine, engine.template)
+    body = json.dumps({"model": MODEL, "messages": [user("q")]}).encode()
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/v1/chat/completions",
+        "query_string": b"",
+        "headers": [],
+    }
+    engine.say(Script("x" * 400, delay=0.02))
+
+    async def run_and_stop() -> None:
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Any:
+            if messages:
+                return messages.pop()
+            await asyncio.Event().wait()
+
+        async def send(_: Any) -> None:
+            pass
+
+        async with app.router.lifespan_context(app):
+            request = asyncio.create_task(app(scope, receive, send))
+            while not engine.sampled:
+                await asyncio.sleep(0.01)
+        await request
+
+    asyncio.run(run_and_stop())
+    (turn,) = store.conversations.turns()
+    assert (turn.state, turn.state_reason) == (TurnState.ABORTED, "the server stopped")
+    assert store.reports()["server"].phase == "stopped"
+
+
+# A failing engine
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_an_engine_that_fails_half_way_gives_an_error_and_an_aborted_turn(
+    gateway: RunningGateway, crashes: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = Script("secret words", fails_after=6, crashes=crashes)
+    gateway.engine.say(script, script)
+    response = gateway.post([user("q")])
+    assert response.status_code == 500
+    assert response.json()["error"]["type"] == "server_error"
+    assert "out of memory" not in response.text
+    turn = gateway.turn(response.headers["x-turn-id"])
+    assert turn.state is TurnState.ABORTED
+    assert turn.state_reason == f"the engine failed: {'KeyError' if crashes else 'out of memory'}"
+    assert turn.reply["content"] == "secret"
+    with gateway.stream([user("q")]) as (_, chunks):
+        received = list(chunks)
+    assert received[-1]["error"]["type"] == "server_error"
+    assert received[-2]["choices"][0]["delta"] == {"content": "t"}
+    assert "secret words" not in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_the_openai_sdk_raises_when_a_stream_fails(gateway: RunningGateway) -> None:
+    gateway.engine.say(Script("half", fails_after=2))
+    with pytest.raises(APIError, match="reply is incomplete"):
+        list(gateway.openai.chat.completions.create(model=MODEL, messages=[user("q")], stream=True))
+
+
+def test_an_engine_that_ends_without_a_reason_is_a_failure(gateway: RunningGateway) -> None:
+    gateway.engine.say(Script("", finish="length"))
+    response = gateway.post([user("q")])
+    assert response.status_code == 500
+    assert "without saying why" in gateway.turn(response.headers["x-turn-id"]).state_reason
+
+
+def test_a_turn_that_cannot_be_recorded_is_not_delivered_as_finished(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full_disk(_: Any) -> None:
+        raise OSError("disk full; parameters: secret words")
+
+    monkeypatch.setattr(gateway.store.conversations, "add_turn", full_disk)
+    with gateway.stream([user("q")]) as (_, chunks):
+        received = list(chunks)
+    assert "error" in received[-1]
+    assert not any(chunk["choices"][0]["finish_reason"] for chunk in received[:-1])
+    assert "OSError" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_an_unforeseen_error_is_a_500_that_tells_nothing(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("secret words")
+
+    monkeypatch.setattr(gateway.store.conversations, "open_session", broken)
+    response = gateway.post([user("q")])
+    assert response.status_code == 500
+    assert response.json()["error"]["type"] == "server_error"
+    assert "secret" not in response.text
+    assert "RuntimeError" in caplog.text
+    assert "secret" not in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_a_busy_engine_gives_429_with_retry_after(gateway: RunningGateway) -> None:
+    gateway.engine.busy = True
+    response = gateway.post([user("q")])
+    assert response.status_code == 429
+    assert int(response.headers["retry-after"]) > 0
+    assert response.json()["error"]["message"] == "256 requests wait already"
+
+
+def test_a_prompt_too_long_is_a_context_length_error(gateway: RunningGateway) -> None:
+    response = gateway.post([user("x" * 5000)], stream=True)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert (error["code"], error["type"]) == ("context_length_exceeded", "invalid_request_error")
+    assert error["message"].startswith("This model's maximum context length is 4096 tokens. However")
+    assert gateway.store.conversations.turns() == []
+
+
+def test_a_silent_stream_shows_that_it_lives(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("openclaw_rl.gateway.delivery.IDLE_SECONDS", 0.1)
+    gateway.engine.say(Script("ab", delay=0.35))
+    with gateway.stream([user("q")]) as (_, chunks):
+        contents = [chunk["choices"][0]["delta"].get("content") for chunk in chunks if chunk["choices"]]
+    assert contents[:3] == ["", "", ""]
+    assert "".join(text or "" for text in contents) == "ab"
+
+
+# Malformed and oversized bodies
+
+
+def deep(levels: int) -> str:
+    return "[" * levels + "]" * levels
+
+
+def with_message(message: str) -> bytes:
+    return f'{{"model": "{MODEL}", "messages": [{message}]}}'.encode()
+
+
+def with_arguments(arguments: str) -> bytes:
+    call = {"function": {"name": "f", "arguments": arguments}}
+    history = [user("q"), {"role": "assistant", "tool_calls": [call]}, user("go on")]
+    return json.dumps({"model": MODEL, "messages": history}).encode()
+
+
+MALFORMED = {
+    "empty": b"",
+    "no JSON": b"{",
+    "no object": b"[]",
+    "null": b"null",
+    "invalid UTF-8": b'{"model": "\xff"}',
+    "deep": b'{"a": ' + deep(100_000).encode() + b"}",
+    "deeper than allowed": b'{"a": ' + deep(101).encode() + b"}",
+    "NaN": b'{"temperature": NaN}',
+    "Infinity": b'{"temperature": -Infinity}',
+    "overflow": b'{"temperature": 1e999}',
+    "endless integer": b'{"seed": ' + b"9" * 5000 + b"}",
+    "lone surrogate": with_message('{"role": "user", "content": "\\ud800"}'),
+    "lone surrogate in a key": with_message('{"role": "user", "content": "x", "\\udc00": 1}'),
+    "image": with_message('{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}'),
+    "deep arguments": with_arguments(deep(100_000)),
+    "surrogate in arguments": with_arguments('{"x": "\\ud800"}'),
+    "endless integer in arguments": with_arguments('{"x": ' + "9" * 5000 + "}"),
+}
+
+
+@pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_body_is_a_400(gateway: RunningGateway, body: bytes) -> None:
+    response = gateway.http.post("/v1/chat/completions", content=body)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"model": None}, "model"),
+        ({"model": 5}, "model"),
+        ({"messages": None}, "messages"),
+        ({"messages": []}, "messages"),
+        ({"messages": "hi"}, "messages"),
+        ({"messages": [5]}, "messages.0"),
+        ({"messages": [{"content": "hi"}]}, "messages.0.role"),
+        ({"messages": [{"role": "wizard", "content": "hi"}]}, "messages.0.role"),
+        ({"messages": [user("a"), {"role": "user", "content": 5}]}, "messages.1.content"),
+        ({"messages": [{"role": "user", "content": [5]}]}, "messages.0.content.0"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"function": "f"}]}]},
+            "messages.0.tool_calls.0.function",
+        ),
+        ({"temperature": "hot"}, "temperature"),
+        ({"temperature": 3}, "temperature"),
+        ({"temperature": True}, "temperature"),
+        ({"top_p": 1.5}, "top_p"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_completion_tokens": -1}, "max_completion_tokens"),
+        ({"seed": 2**70}, "seed"),
+        ({"stop": {"a": 1}}, "stop"),
+        ({"stop": ["a", 5]}, "stop.1"),
+        ({"stream": "yes"}, "stream"),
+        ({"tools": [{"type": "function"}]}, "tools.0.function"),
+        ({"metadata": "x"}, "metadata"),
+        ({"user": 5}, "user"),
+    ],
+)
+def test_a_wrong_field_is_named(gateway: RunningGateway, fields: dict[str, Any], named: str) -> None:
+    body = {"model": MODEL, "messages": [user("hi")], **fields}
+    response = gateway.http.post("/v1/chat/completions", json=body)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == named
+    assert response.json()["error"]["message"].startswith(f"{named}: ")
+
+
+def test_unknown_routes_and_methods_answer_in_the_same_form(gateway: RunningGateway) -> None:
+    missing = gateway.http.post("/v1/responses", json={})
+    assert missing.status_code == 404
+    assert missing.json()["error"]["code"] == "not_found"
+    wrong = gateway.http.get("/v1/chat/completions")
+    assert wrong.status_code == 405
+    assert wrong.headers["allow"] == "POST"
+    assert wrong.json()["error"]["code"] == "method_not_allowed"
+    assert gateway.http.get("/docs").status_code == 404
+
+
+def pieces(size: int) -> Iterator[bytes]:
+    for _ in range(0, size, 1000):
+        yield b" " * 1000
+
+
+@pytest.mark.parametrize("size", [20_000, 60_000])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_over_the_limit_is_a_413(tmp_path: Path, size: int, chunked: bool) -> None:
+    with running_gateway(tmp_path, max_body_mb=0.01) as gateway:
+        content: Any = pieces(size) if chunked else b" " * size
+        response = gateway.http.post("/v1/chat/completions", content=content)
+        assert response.status_code == 413
+        assert response.json()["error"]["code"] == "body_too_large"
+        assert gateway.post([user("small")]).status_code == 200
+
+
+def test_a_client_that_leaves_while_it_sends_disturbs_nobody(
+    gateway: RunningGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    host, port = gateway.url.removeprefix("http://").split(":")
+    with caplog.at_level(logging.ERROR):
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(
+                b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{"
+            )
+            time.sleep(0.1)
+        time.sleep(0.1)
+    assert gateway.post([user("hi")]).status_code == 200
+    assert caplog.text == ""
+
+
+# Keys
+
+
+def test_every_route_but_health_asks_for_a_key(tmp_path: Path) -> None:
+    with running_gateway(tmp_path, api_keys=("first-key", "second-key")) as gateway:
+        del gateway.http.headers["Authorization"]
+        refused = [
+            gateway.post([user("hi")]),
+            gateway.http.get("/v1/models"),
+            gateway.http.get(f"/v1/models/{MODEL}"),
+            gateway.http.post("/v1/feedback", json={}),
+            gateway.http.post("/v1/sessions/x/outcome", json={}),
+            gateway.http.post("/v1/sessions/x/close"),
+        ]
+        assert [response.status_code for response in refused] == [401] * 6
+        assert {response.json()["error"]["code"] for response in refused} == {"invalid_api_key"}
+        assert gateway.http.get("/healthz").status_code == 200
+        assert gateway.http.get("/readyz").status_code == 200
+        for key in ("first-key", "second-key"):
+            assert gateway.post([user("hi")], headers={"Authorization": f"bearer {key}"}).status_code == 200
+        for wrong in ("Bearer first", "Bearer ", "first-key", "Basic first-key", "Bearer first-key2"):
+            assert gateway.post([user("hi")], headers={"Authorization": wrong}).status_code == 401
+
+
+def test_beyond_loopback_a_key_is_needed() -> None:
+    for host in ("127.0.0.1", "localhost", "::1", "127.9.9.9"):
+        check_bind(Settings(server={"host": host}))
+    for host in ("0.0.0.0", "::", "", "192.168.1.5", "example.org"):
+        with pytest.raises(ConfigError, match=r"server\.api_keys"):
+            check_bind(Settings(server={"host": host}))
+        check_bind(Settings(server={"host": host, "api_keys": ("k",)}))
+    with pytest.raises(ConfigError, match="a key is empty"):
+        check_bind(Settings(server={"api_keys": ("k", "")}))
+
+
+def test_a_server_whose_store_is_gone_is_not_ready(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone() -> None:
+        raise OSError("no such file")
+
+    assert gateway.http.get("/readyz").json()["status"] == "ready"
+    monkeypatch.setattr(gateway.store, "ping", gone)
+    response = gateway.http.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["error"]["message"] == "The store cannot be reached."
+
+
+def test_many_streams_run_side_by_side(gateway: RunningGateway) -> None:
+    gateway.engine.say(*[Script("0123456789", delay=0.03)] * 12)
+    started = time.monotonic()
+    threads = [
+        threading.Thread(target=gateway.post, args=([user(f"q{n}")],), kwargs={"stream": True})
+        for n in range(12)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert time.monotonic() - started < 3
+    assert len(gateway.store.conversations.turns()) == 12
