@@ -113,11 +113,10 @@ def test_stream_and_plain_body_agree(gateway: RunningGateway, script: Script, fi
 def test_text_arrives_while_the_engine_still_samples(gateway: RunningGateway) -> None:
     gateway.engine.say(Script("0123456789", delay=0.1))
     started = time.monotonic()
-    arrivals = []
     with gateway.stream([user("?")]) as (_, chunks):
-        for chunk in chunks:
-            if chunk["choices"]:
-                arrivals.append((time.monotonic() - started, chunk["choices"][0]["delta"]))
+        arrivals = [
+            (time.monotonic() - started, chunk["choices"][0]["delta"]) for chunk in chunks if chunk["choices"]
+        ]
     assert arrivals[0][1] == {"role": "assistant", "content": ""}
     assert arrivals[0][0] < 0.5
     assert arrivals[1][1] == {"content": "0"}

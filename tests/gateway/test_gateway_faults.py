@@ -89,6 +89,7 @@ def test_stopping_the_server_records_what_was_running(tmp_path: Path) -> None:
             if messages:
                 return messages.pop()
             await asyncio.Event().wait()
+            return None
 
         async def send(_: Any) -> None:
             pass
@@ -351,7 +352,7 @@ def test_every_route_but_health_asks_for_a_key(tmp_path: Path) -> None:
         assert gateway.http.get("/readyz").status_code == 200
         for key in ("first-key", "second-key"):
             assert gateway.post([user("hi")], headers={"Authorization": f"bearer {key}"}).status_code == 200
-        for wrong in ("Bearer first", "Bearer ", "first-key", "Basic first-key", "Bearer first-key2"):
+        for wrong in ("Bearer first", "Bearer", "first-key", "Basic first-key", "Bearer first-key2"):
             assert gateway.post([user("hi")], headers={"Authorization": wrong}).status_code == 401
 
 

@@ -102,7 +102,7 @@ def test_a_new_store_may_be_opened_by_many_at_once(tmp_path: Path) -> None:
         except Exception as error:
             failures.append(error)
 
-    for round_number in range(4):
+    for round_number in range(8):
         barrier = threading.Barrier(6)
         path = tmp_path / f"{round_number}.sqlite"
         threads = [threading.Thread(target=open_it, args=(path, barrier)) for _ in range(6)]
@@ -111,6 +111,29 @@ def test_a_new_store_may_be_opened_by_many_at_once(tmp_path: Path) -> None:
         for thread in threads:
             thread.join(DEADLINE)
     assert failures == []
+
+
+def test_a_lock_at_the_first_opening_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN EXCLUSIVE")
+    release = threading.Timer(0.2, other.rollback)
+    release.start()
+    Store.open(path).close()
+    release.join()
+    other.close()
+
+
+def test_a_lock_that_is_never_released_is_an_error_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("openclaw_rl.store.database.BUSY_SECONDS", 0)
+    path = tmp_path / "store.sqlite"
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(Exception, match="database is locked"):
+        Store.open(path)
+    other.close()
 
 
 def test_a_failed_write_leaves_the_store_usable(store: Store) -> None:

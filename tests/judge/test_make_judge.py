@@ -46,7 +46,9 @@ def ask(judge):
 def test_self_asks_our_own_server_s_base_weights_as_side_turns(suffix):
     with running_server() as server:
         settings = Settings(
-            model={"name": "org/tiny"}, judge={"kind": "self", "votes": 1}, server={"api_keys": ["one", "two"]}
+            model={"name": "org/tiny"},
+            judge={"kind": "self", "votes": 1},
+            server={"api_keys": ["one", "two"]},
         )
         judgement = ask(make_judge(settings, server.url.removesuffix("/v1") + suffix))
     assert (judgement.score, judgement.judge) == (1, "model:tiny@0")

@@ -139,7 +139,10 @@ def test_retry_after_is_honoured_up_to_a_bound(server, monkeypatch):
     assert time.monotonic() - started >= 0.2
     assert score_of(votes) == 1
     monkeypatch.setattr(model_judge, "LONGEST_BACKOFF_SECONDS", 0.01)
-    server.script = [lambda: PlainTextResponse("busy", 429, {"Retry-After": "3600"}), lambda: completion(GOOD)]
+    server.script = [
+        lambda: PlainTextResponse("busy", 429, {"Retry-After": "3600"}),
+        lambda: completion(GOOD),
+    ]
     assert score_of(ask(server, votes=1)[0]) == 1
 
 

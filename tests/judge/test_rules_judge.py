@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from fresh_rules_cases import LATER, UNSEEN
 from judging_nouns import assistant, call, make_next_state, make_turn, tool, user
-from rules_cases import ALL, Case
+from rules_cases import CASES, Case
 
 from openclaw_rl.judge.rules_judge import RulesJudge
 from openclaw_rl.judge.verdict import hint_of, score_of
+
+ALL = CASES + LATER + UNSEEN
 
 
 def judge(case: Case):
@@ -87,7 +90,9 @@ def test_clear_words_beside_tool_results_decide_unless_the_tool_failed():
     assert score_of(judge(Case((tool(""), user("And how do fish breathe?")), 0, reply=reply))) == 0
 
 
-@pytest.mark.parametrize("output", ['{"a": ' * 3000, "{not json", '{"success": false}', '{"ok": false, "error": [[]]}'])
+@pytest.mark.parametrize(
+    "output", ['{"a": ' * 3000, "{not json", '{"success": false}', '{"ok": false, "error": [[]]}']
+)
 def test_strange_json_is_read_without_failing(output):
     expected = -1 if "false" in output else 1
     reply = assistant(None, call("exec", command="x"))
@@ -98,4 +103,6 @@ def test_a_long_output_is_searched_at_its_ends_alone():
     reply = assistant(None, call("exec", command="make"))
     middle = "\n".join(["line"] * 50 + ["error: only mentioned"] + ["line"] * 50)
     assert score_of(judge(Case((tool(middle),), 1, reply=reply))) == 1
-    assert score_of(judge(Case((tool(middle + "\nTraceback (most recent call last)"),), -1, reply=reply))) == -1
+    assert (
+        score_of(judge(Case((tool(middle + "\nTraceback (most recent call last)"),), -1, reply=reply))) == -1
+    )

@@ -64,7 +64,9 @@ def test_plurality_with_ties_at_zero(given_scores, expected):
 
 
 def test_hints_of_votes_that_say_minus_one_or_are_too_short_are_not_taken():
-    assert verdict.hint_of([hinting("a long enough hint", -1), hinting("  0123456789  "), hinting(None)]) is None
+    assert (
+        verdict.hint_of([hinting("a long enough hint", -1), hinting("  0123456789  "), hinting(None)]) is None
+    )
     assert verdict.hint_of([hinting("0123456789a")]) == "0123456789a"
     assert verdict.hint_of([hinting("不要用列表")]) == "不要用列表"
 

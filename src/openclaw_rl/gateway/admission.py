@@ -73,7 +73,7 @@ def _prompt_ids(
         return template.prompt_ids(messages, tools)
     except ChatTemplateError as error:
         raise bad_request(str(error), "messages") from None
-    except (ValueError, RecursionError):
+    except (TypeError, ValueError, RecursionError):
         # Arguments are JSON inside a string, which the check of the body cannot see into: they can be
         # nested without end or hold half a surrogate pair.
         raise bad_request("messages: the arguments of a tool call cannot be read", "messages") from None

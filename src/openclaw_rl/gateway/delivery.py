@@ -33,13 +33,11 @@ class Delivery(Response):
         stream: bool,
         logprobs: bool,
         headers: dict[str, str],
-        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         super().__init__(headers=headers)
         self._running = running
         self._head = Head.of(running, logprobs=logprobs)
         self._stream = stream
-        self._idle_seconds = idle_seconds
         self._own_headers = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,7 +76,7 @@ class Delivery(Response):
     async def _chunks(self) -> AsyncIterator[bytes]:
         yield serialise.role_chunk(self._head)
         calls = 0
-        async for event in self._running.events(self._idle_seconds):
+        async for event in self._running.events(IDLE_SECONDS):
             if event is None:
                 yield serialise.idle_chunk(self._head)
             elif isinstance(event, Delta):

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from openclaw_rl.config import SamplingSettings
 from openclaw_rl.gateway.errors import ApiError, bad_request
-from openclaw_rl.model import Message, Sampling, Tool
+from openclaw_rl.model import Message, Sampling, Score, Tool
 
 MAX_NESTING = 100
 _SMALLEST_TOP_P = 1e-6
@@ -107,14 +108,24 @@ class ChatRequest(Body):
         )
 
 
+def _no_boolean(value: object) -> object:
+    """Python's True equals 1, but a client that sends true means something else than a score."""
+    if isinstance(value, bool):
+        raise ValueError("Input should be -1, 0 or 1")  # pydantic turns it into the field's error
+    return value
+
+
+GivenScore = Annotated[Score, BeforeValidator(_no_boolean)]
+
+
 class FeedbackRequest(Body):
     response_id: str
-    score: Literal[-1, 0, 1] | None = None
+    score: GivenScore | None = None
     text: str | None = None
 
 
 class OutcomeRequest(Body):
-    score: Literal[-1, 0, 1]
+    score: GivenScore
     text: str | None = None
 
 
@@ -176,21 +187,25 @@ def validate(kind: type[AnyBody], body: Mapping[str, Any]) -> AnyBody:
     try:
         return kind.model_validate(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        field = _field_name(first["loc"], body)
-        raise bad_request(f"{field}: {first['msg']}", field) from None
+        wrong = [(_field_name(e, body), e["msg"]) for e in error.errors(include_url=False)]
+        # Of a union, every option's error is there; the one that got deepest is what the client meant.
+        field, why = max(
+            (found for found in wrong if found[0].startswith(wrong[0][0])),
+            key=lambda found: found[0].count("."),
+        )
+        raise bad_request(f"{field}: {why}", field) from None
 
 
-def _field_name(location: tuple[int | str, ...], body: Any) -> str:
+def _field_name(error: ErrorDetails, body: Any) -> str:
     """The dotted name of a field, without the names that pydantic gives to the options of a union."""
     names, inside = [], body
-    for part in location:
+    for part in error["loc"]:
         if isinstance(part, int) and isinstance(inside, list):
             inside = inside[part]
-        elif isinstance(inside, dict) and isinstance(part, str):
+        elif isinstance(inside, dict) and (part in inside or error["type"] == "missing"):
             inside = inside.get(part)
         else:
-            break
+            continue
         names.append(str(part))
     return ".".join(names)
 

@@ -159,7 +159,8 @@ POLITE_REQUEST = re.compile(
 )
 
 DOUBT = _any(
-    r"^(?:are|r) (?:you|u) sure\b|^really\b|^is (?:that|this|it) (?:right|correct|true)\b|^确定吗|^真的吗|^你确定"
+    r"^(?:are|r) (?:you|u) sure\b|^really\b|^is (?:that|this|it) (?:right|correct|true)\b"
+    r"|^确定吗|^真的吗|^你确定"
 )
 
 PAUSE = _any(
@@ -170,7 +171,8 @@ PAUSE = _any(
 CONTRAST = re.compile(r"[,，;；]?\s*(?:\b(?:but|however|though|except)\b|但是?|不过|可是|只是)[,，]?\s*")
 
 OPENING = re.compile(
-    r"^(?:(?:thanks|thank you|thx|no|nope|nah|hmm|ok|okay|well|sorry|wrong|谢谢|不对|不是|嗯)(?:[,，!！:：]\s*))+",
+    r"^(?:(?:thanks|thank you|thx|no|nope|nah|hmm|ok|okay|well|sorry|wrong"
+    r"|谢谢|不对|不是|嗯)(?:[,，!！:：]\s*))+",
     re.I,
 )
 

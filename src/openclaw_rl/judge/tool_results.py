@@ -44,6 +44,7 @@ _ERROR_LINE = re.compile(
     r"|^(?:request|operation|command|connection)? ?timed out\b|^unknown (?:tool|command|option)",
     re.I,
 )
+_FOUND_LINE = re.compile(r"^[\w./-]+:\d+:")
 _BAD_STATUS = frozenset({"error", "failed", "failure", "fail", "timeout", "denied"})
 _CODE_KEYS = ("exitCode", "exit_code", "exitcode", "returncode", "return_code")
 _WHY_KEYS = ("error", "message", "stderr", "reason", "detail", "content", "text", "output")
@@ -104,7 +105,7 @@ def _text_failure(text: str, tool: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if _READERS.search(tool):
         # What was read may talk of errors; only the tool's own first line speaks of the reading.
-        return lines[0] if _is_error_line(lines[0]) else ""
+        return lines[0] if _is_error_line(lines[0]) and not _FOUND_LINE.match(lines[0]) else ""
     exits = _EXIT.findall(text)
     if exits and int(exits[-1]) == 0:
         return ""

@@ -23,14 +23,13 @@ _SENTENCE_END = re.compile(r"(?<=[!?。！？；\n])\s*|(?<=\.)\s+")
 _CLAUSE_END = re.compile(r"[,，、:：;；—]\s*|\s(?:and|so)\s")
 _WORD = re.compile(r"[a-z0-9']+")
 _CHINESE = re.compile(r"[\u4e00-\u9fff]+")
-_STOP_WORDS = frozenset(
-    """
+_STOP_WORD_LIST = """
     a an the is are was were be been do does did can could would will should shall may might must have
     has had i you he she it we they me my your our this that these those what which who whom whose when
     where why how of in on at to for from by with about as and or so but if then than please tell there
     s t again just
-    """.split()
-)
+"""
+_STOP_WORDS = frozenset(_STOP_WORD_LIST.split())
 _STOP_CHARACTERS = str.maketrans("", "", "的了是吗呢吧啊到底请问我你一下么哪里怎什")
 
 

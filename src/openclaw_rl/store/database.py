@@ -6,6 +6,8 @@ deadlock between processes) and is on disk before it returns; a read takes no lo
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -46,16 +48,27 @@ class Database:
         self._writer.dispose()
 
 
-def _configure_sqlite(connection: Any, _record: Any) -> None:
+def _configure_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     # Transactions are begun below; Python's sqlite3 would begin them late and deferred.
     connection.isolation_level = None
-    for pragma in (
-        f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}",
-        "PRAGMA journal_mode=WAL",
-        "PRAGMA synchronous=FULL",
-        "PRAGMA foreign_keys=ON",
-    ):
-        connection.execute(pragma)
+    connection.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}")
+    _enter_wal(connection)
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _enter_wal(connection: sqlite3.Connection) -> None:
+    # Processes that open a new file together meet a lock here that SQLite's own time-out does not cover.
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+        else:
+            return
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -1,0 +1,70 @@
+"""A simulated user who wants one short sentence that really answers, and says so in many ways.
+
+Reads questions and phrases from `data/`. Reacts to a reply as a person would: complains about length,
+about emptiness and about a reply that was cut off, sometimes without saying what is wanted, and says
+thanks. Knows no server.
+"""
+
+from __future__ import annotations
+
+import random
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Literal
+
+from openclaw_rl.evals.scoring import Usefulness, style_fault
+
+Mood = Literal["pleased", "too_long", "too_long_implicit", "empty", "cut_off"]
+
+IMPLICIT_SHARE = 0.2
+"""Of the complaints about length that give no reason and no instruction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    mood: Mood
+    words: str
+
+
+def questions(name: Literal["train", "held_out"]) -> list[str]:
+    """One of the two question sets; no topic of one occurs in the other."""
+    text = files("openclaw_rl.evals").joinpath(f"data/questions_{name}.txt").read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def phrases() -> dict[str, Sequence[str]]:
+    """What the user says in each mood."""
+    text = files("openclaw_rl.evals").joinpath("data/brief.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+class BriefUser:
+    """Asks training questions in an order of its own and reacts to the replies."""
+
+    def __init__(self, usefulness: Usefulness, seed: int) -> None:
+        self._usefulness = usefulness
+        self._random = random.Random(seed)
+        self._phrases = phrases()
+        self._questions: list[str] = []
+
+    def next_question(self) -> str:
+        if not self._questions:
+            self._questions = questions("train")
+            self._random.shuffle(self._questions)
+        return self._questions.pop()
+
+    def react(self, question: str, reply: str, *, finished: bool) -> Reaction:
+        """What the user says next. Not for concurrent use: it asks a model whether the reply answers."""
+        mood = self._mood(question, reply, finished=finished)
+        return Reaction(mood, self._random.choice(self._phrases[mood]))
+
+    def _mood(self, question: str, reply: str, *, finished: bool) -> Mood:
+        fault = style_fault(reply)
+        if not finished:
+            return self._random.choice(("cut_off", "too_long"))
+        if fault and fault != "empty":
+            implicit = self._random.random() < IMPLICIT_SHARE
+            return "too_long_implicit" if implicit else "too_long"
+        return "empty" if fault or self._usefulness.fault(question, reply, finished=True) else "pleased"

@@ -1,0 +1,270 @@
+"""The demo: a simulated user talks to the real server until the first replies please.
+
+Starts server and learner as the processes that `openclaw-rl up` starts, talks over HTTP as any client
+would, and reads the store to show what was learned from which sentence. It trains nothing itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import torch
+
+from openclaw_rl.config import EMBEDDED_MODEL
+from openclaw_rl.evals import demo_screen
+from openclaw_rl.evals.brief_user import BriefUser, questions
+from openclaw_rl.evals.client import ChatClient
+from openclaw_rl.evals.demo_run import open_run
+from openclaw_rl.evals.demo_screen import Screen
+from openclaw_rl.evals.held_out import MAX_TOKENS, Evaluation, evaluate
+from openclaw_rl.evals.plot import draw
+from openclaw_rl.evals.scoring import Usefulness
+from openclaw_rl.model import Message
+from openclaw_rl.policy.chat_template import ChatTemplate
+from openclaw_rl.policy.embedded import model_files
+from openclaw_rl.policy.embedded.network import Network
+from openclaw_rl.processes.up import Supervisor
+from openclaw_rl.store import Store
+
+CONVERSATIONS = 8
+"""Held at the same time."""
+
+HELD_OUT = 40
+EVALUATE_EVERY = 4
+USER_DISTRACTORS = 3
+"""Other questions that the talking user tells a reply's own question from; the score uses more."""
+
+START_SECONDS = 300.0
+
+
+class Demo:
+    """One run, from start to table; interrupted, it leaves what `openclaw-rl up` goes on from."""
+
+    def __init__(self, runs: Path, *, seed: int, updates: int, method: str, fresh: bool) -> None:
+        self._run = open_run(runs, seed=seed, method=method, updates=updates, fresh=fresh)
+        self._screen = Screen(self._run)
+        self._paused = asyncio.Event()
+        self._talked = 0
+        self._begun = time.time()
+
+    def run(self, json_file: Path | None) -> None:
+        """Run to the end, print the results, and write the plots and the JSON."""
+        started = time.monotonic() - self._run.seconds
+        self._run.save()
+        self._screen.log(f"everything of this run is kept in {self._run.folder}")
+        folder = model_files.resolve(EMBEDDED_MODEL, self._screen.log)
+        supervisor = Supervisor(self._flags(), self._screen.log)
+        try:
+            with self._screen:
+                asyncio.run(self._talk_and_measure(folder, supervisor, started))
+        except KeyboardInterrupt:
+            self._screen.log("\nstopped; nothing is lost. To go on talking to the model as it is now:")
+            self._screen.log(f"  {self._command()}")
+            raise SystemExit(130) from None
+        finally:
+            self._screen.log("stopping the server and the learner")
+            supervisor.stop()
+        self._report(json_file)
+
+    def _flags(self) -> list[str]:
+        """The settings of this run; all others are the product's defaults."""
+        chosen = {
+            "data_dir": self._run.folder,
+            "server.port": 0,
+            "learn.method": self._run.method,
+            "learn.seed": self._run.seed,
+        }
+        return [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
+
+    def _command(self) -> str:
+        return f"openclaw-rl up --data-dir {self._run.folder}"
+
+    async def _talk_and_measure(self, folder: Path, supervisor: Supervisor, started: float) -> None:
+        tending = asyncio.create_task(self._tend(supervisor))
+        try:
+            store = Store.open(self._run.folder / "store.sqlite")
+            watching = asyncio.create_task(self._watch(store))
+            network, template = await asyncio.to_thread(_load_scorer, folder)
+            client = ChatClient(await self._server_url(store))
+            score = Usefulness(network, template, questions("train"))
+            user = BriefUser(
+                Usefulness(network, template, questions("train"), USER_DISTRACTORS),
+                1000 * self._run.seed + store.learning.newest_good_version().number,
+            )
+            await self._until_learned(store, client, user, score, started)
+            watching.cancel()
+            await client.close()
+        finally:
+            tending.cancel()
+            self._run.seconds = time.monotonic() - started
+            self._run.save()
+
+    async def _until_learned(
+        self, store: Store, client: ChatClient, user: BriefUser, score: Usefulness, started: float
+    ) -> None:
+        await self._measure(client, score, version=0)
+        if self._run.ceiling is None:
+            self._screen.now.doing = "measuring the hinted teacher"
+            self._run.ceiling = await self._evaluate(client, score, 0, hinted=True)
+            self._run.save()
+        talking = asyncio.create_task(self._keep_talking(client, user))
+        try:
+            while not self._run.complete:
+                await asyncio.sleep(0.3)
+                if talking.done():
+                    talking.result()
+                version = store.learning.newest_good_version().number
+                due = [
+                    number
+                    for number in range(EVALUATE_EVERY, self._run.updates, EVALUATE_EVERY)
+                    if number <= version and not self._run.evaluated(number)
+                ]
+                if version >= self._run.updates:
+                    due.append(self._run.updates)
+                for number in due:
+                    self._paused.set()
+                    await self._measure(client, score, version=number)
+                    self._run.seconds = time.monotonic() - started
+                    self._run.save()
+                    self._paused.clear()
+        finally:
+            talking.cancel()
+
+    async def _measure(self, client: ChatClient, score: Usefulness, *, version: int) -> None:
+        if self._run.evaluated(version):
+            return
+        self._screen.now.doing = f"measuring version {version} on held-out questions"
+        result = await self._evaluate(client, score, version)
+        self._run.evaluations.append(result)
+        self._run.evaluations.sort(key=lambda one: one.version)
+        self._screen.now.score = result.score
+        self._screen.log(
+            f"version {version}: {result.score:.2f} of held-out first replies please "
+            f"(style {result.style:.2f}, useful {result.useful:.2f})"
+        )
+        self._run.save()
+
+    async def _evaluate(
+        self, client: ChatClient, score: Usefulness, version: int, *, hinted: bool = False
+    ) -> Evaluation:
+        return await evaluate(
+            client,
+            score,
+            questions("held_out")[:HELD_OUT],
+            model=EMBEDDED_MODEL,
+            version=version,
+            seed=self._run.seed,
+            hinted=hinted,
+        )
+
+    async def _keep_talking(self, client: ChatClient, user: BriefUser) -> None:
+        """Several conversations at a time, one after another, until cancelled."""
+
+        async def converse_on() -> None:
+            while True:
+                if self._paused.is_set():
+                    await asyncio.sleep(0.2)
+                else:
+                    self._screen.now.doing = "talking"
+                    await self._converse(client, user)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CONVERSATIONS):
+                group.create_task(converse_on())
+
+    async def _converse(self, client: ChatClient, user: BriefUser) -> None:
+        """A question, the reply, and what the user has to say to it."""
+        self._talked += 1
+        session = f"demo-{self._run.seed}-{time.time_ns()}-{self._talked}"
+        question = user.next_question()
+        messages: list[Message] = [{"role": "user", "content": question}]
+        first = await client.ask(EMBEDDED_MODEL, messages, session=session, max_tokens=MAX_TOKENS)
+        reaction = await asyncio.to_thread(user.react, question, first.text, finished=first.finished)
+        messages += [
+            {"role": "assistant", "content": first.text},
+            {"role": "user", "content": reaction.words},
+        ]
+        # The user reads the second reply and leaves, so it needs not be long and is never judged.
+        await client.ask(EMBEDDED_MODEL, messages, session=session, max_tokens=24, last=True)
+
+    async def _tend(self, supervisor: Supervisor) -> None:
+        while True:
+            supervisor.tend()
+            await asyncio.sleep(0.2)
+
+    async def _server_url(self, store: Store) -> str:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            report = store.reports().get("server")
+            if report is not None and report.phase == "serving" and report.updated_at > self._begun:
+                return str(report.detail["url"])
+            await asyncio.sleep(0.2)
+        raise TimeoutError("the server did not come up")
+
+    async def _watch(self, store: Store) -> None:
+        """Copy what the processes say into the panel, and tell of each update."""
+        told = last.id if (last := store.learning.last_update()) else 0
+        tokens, at = 0, time.monotonic()
+        now = self._screen.now
+        while True:
+            reports = store.reports()
+            if server := reports.get("server"):
+                now.version = int(server.detail.get("version", 0))
+                drawn, moment = int(server.detail.get("tokens_generated", 0)), time.monotonic()
+                if moment - at >= 2:
+                    now.tokens_per_second, tokens, at = max(0, drawn - tokens) / (moment - at), drawn, moment
+            if learner := reports.get("learner"):
+                now.collected = int(learner.detail.get("collected", now.needed))
+                updating = learner.phase == "updating"
+                now.learner = f"update {learner.detail['update']} is running" if updating else learner.phase
+            last = store.learning.last_update()
+            if last is not None and last.id > told:
+                told, now.update = last.id, last.id
+                self._tell(store, last.id)
+            await asyncio.sleep(0.5)
+
+    def _tell(self, store: Store, update_id: int) -> None:
+        """What an update was made of, and one sentence that it learned from."""
+        update = store.learning.update(update_id)
+        if update is None:
+            return
+        samples = [sample for turn_id in update.turn_ids if (sample := store.learning.sample(turn_id))]
+        pleased = sum(sample.reward > 0 for sample in samples)
+        self._screen.log(
+            f"update {update.id}: {len(samples)} turns, {pleased} pleased, "
+            f"{sum(sample.hint is not None for sample in samples)} with a hint, "
+            f"{update.finished_at - update.started_at:.0f} s -> version {update.version}"
+        )
+        for sample in samples:
+            if sample.hint:
+                said = str(sample.next_state.messages[-1]["content"])
+                self._screen.now.lessons.append(f"from “{said}” learned “{sample.hint}”")
+        if samples and self._screen.now.lessons:
+            self._screen.log(f"  {self._screen.now.lessons[-1]}")
+
+    def _report(self, json_file: Path | None) -> None:
+        run, log = self._run, self._screen.log
+        if run.ceiling is None or not run.complete:
+            return
+        self._screen.console.print(demo_screen.score_table(run.evaluations, run.ceiling))
+        for question, before, after in demo_screen.reply_pairs(run.evaluations[0], run.evaluations[-1]):
+            log(f"\n{question}\n  before: {before}\n  after:  {after}")
+        for suffix in ("png", "svg"):
+            draw(run.evaluations, run.ceiling, run.folder / f"score.{suffix}")
+        log(f"\n{run.seconds:.0f} s; plot: {run.folder / 'score.png'}")
+        log(f"Go on talking to the trained model, which goes on learning:\n  {self._command()}")
+        if json_file is not None:
+            json_file.write_text(json.dumps(run.results(EMBEDDED_MODEL), indent=2), encoding="utf-8")
+
+
+def _load_scorer(folder: Path) -> tuple[Network, ChatTemplate]:
+    """The frozen base that tells whether a reply answers; one thread, since server and learner work too."""
+    torch.set_num_threads(1)
+    device = torch.device("cpu")
+    network = Network.load(
+        folder, dtype=model_files.choose_dtype("auto", device), device=device, adapter_targets=()
+    )
+    return network, ChatTemplate.load(folder)

@@ -1,0 +1,106 @@
+"""The score of a policy version: how many first replies to held-out questions please.
+
+Asks the running server for replies of a pinned version (such turns never train), unprompted and uncut,
+and scores them. The hinted base model is the teacher that training distils; its score is the ceiling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from openclaw_rl.evals.client import ChatClient
+from openclaw_rl.evals.scoring import Usefulness, style_fault
+
+HINT = "Answer in one short sentence."
+"""What the ceiling's prompts add to each question."""
+
+MAX_TOKENS = 96
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredReply:
+    question: str
+    reply: str
+    finished: bool
+    style_fault: str
+    useful_fault: str
+
+    @property
+    def pleases(self) -> bool:
+        return not self.style_fault and not self.useful_fault
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Scored first replies of one version to the held-out questions."""
+
+    version: int
+    hinted: bool
+    replies: tuple[ScoredReply, ...]
+
+    @property
+    def score(self) -> float:
+        return self._share([reply.pleases for reply in self.replies])
+
+    @property
+    def style(self) -> float:
+        return self._share([not reply.style_fault for reply in self.replies])
+
+    @property
+    def useful(self) -> float:
+        return self._share([not reply.useful_fault for reply in self.replies])
+
+    def _share(self, which: Sequence[bool]) -> float:
+        return sum(which) / len(self.replies)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> Evaluation:
+        return cls(saved["version"], saved["hinted"], tuple(ScoredReply(**one) for one in saved["replies"]))
+
+
+async def evaluate(
+    client: ChatClient,
+    usefulness: Usefulness,
+    held_out: Sequence[str],
+    *,
+    model: str,
+    version: int,
+    seed: int,
+    hinted: bool = False,
+) -> Evaluation:
+    """Score `version`; the same `seed` draws the same random numbers for every version."""
+
+    async def ask(place: int, question: str) -> ScoredReply:
+        content = f"{question}\n\n{HINT}" if hinted else question
+        reply = await client.ask(
+            f"{model}@{version}",
+            [{"role": "user", "content": content}],
+            session=f"held-out-{seed}-{version}-{'hinted' if hinted else 'plain'}-{place}",
+            max_tokens=MAX_TOKENS,
+            seed=1000 * seed + place,
+            last=True,
+        )
+        return ScoredReply(question, reply.text, reply.finished, style_fault(reply.text), "")
+
+    replies = await asyncio.gather(*(ask(place, question) for place, question in enumerate(held_out)))
+    scored = await asyncio.to_thread(_score_usefulness, usefulness, replies)
+    return Evaluation(version, hinted, scored)
+
+
+def _score_usefulness(usefulness: Usefulness, replies: Sequence[ScoredReply]) -> tuple[ScoredReply, ...]:
+    return tuple(
+        ScoredReply(
+            one.question,
+            one.reply,
+            one.finished,
+            one.style_fault,
+            usefulness.fault(one.question, one.reply, finished=one.finished),
+        )
+        for one in replies
+    )
