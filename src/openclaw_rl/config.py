@@ -107,7 +107,8 @@ class LearnSettings(Section):
     """binary: rewards. opd: distillation from the model that saw the hint. combined: both."""
     batch_size: int = Field(16, ge=1)
     """Samples of one update."""
-    learning_rate: float = Field(3e-4, gt=0)
+    learning_rate: float = Field(1e-3, gt=0)
+    """Of Adam, constant. Right for an adapter on the embedded model; try 1e-4 for models of 1B and more."""
     lora_rank: int = Field(16, ge=1)
     lora_alpha: float = Field(32, gt=0)
     lora_targets: tuple[str, ...] = (

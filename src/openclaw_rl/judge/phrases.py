@@ -13,8 +13,9 @@ def _any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
 
 
-# Words that look like a rejection and are none; taken out before complaints are looked for.
+# Words that look like a rejection or a request and are none; taken out before those are looked for.
 FRIENDLY_NEGATION = _any(
+    r"\bkeep (?:it|this|that) up\b|\bjust (?:what (?:i|we)\b|the right\b)",
     r"\bnot (?:too )?bad\b(?: at all)?",
     r"\bno (?:problem|worries|need|doubt|rush|complaints|more (?:errors?|problems|issues|questions))\b",
     r"\b(?:nothing|couldn't be|can't get) (?:wrong|better)\b",
@@ -26,7 +27,8 @@ APPROVAL = _any(
     r"\b(?:thanks?|thank you|thx|ty|cheers|appreciated?|grateful|kudos|bravo|hooray|yay)\b",
     r"\b(?:makes sense|did the trick|that's it|that's the one|so (?:quick|fast)|wow|haha|nailed it"
     r"|spot on)\b",
-    r"\b(?:perfect|great|excellent|awesome|amazing|wonderful|brilliant|fantastic|lovely|superb|neat)\b",
+    r"\b(?:perfect|great|excellent|awesome|amazing|wonderful|brilliant|fantastic|lovely|superb|neat|super)\b",
+    r"\b(?:just|exactly) (?:what|the) (?:i|we|right)\b|\bkeep (?:it|this|that) up\b|\bthat answers it\b",
     r"\b(?:nice|good|cool|helpful|clear|right|correct|exactly|yes|yep|yup|yeah|ok|okay|sure|lgtm|done"
     r"|solved)\b",
     r"\b(?:got it|love it|works|working|fixed it|well done|not (?:too )?bad|that helps|much better"
@@ -54,6 +56,12 @@ COMPLAINT = _any(
     r"|brief|detailed|simple|dry|slow|big|small|abstract|cold|stiff|robotic)\b",
     r"\b(?:raises?|throws?|crash(?:es|ed)?|fails)\b",
     r"\bsounds? like (?:an? )?(?:ai|robot|bot|machine)\b|\bmade (?:that|it|this) up\b|\bhallucinat",
+    r"\brambl(?:e|es|ed|ing)\b|\bmouthful\b|\bwall of text\b|\bencyclop\w+|\b(?:an?|the|whole) (?:\w+ )?"
+    r"(?:essay|article|lecture|novel|speech|sermon)\b|\bon and on\b|\bglazed over\b|\ball day\b|\bvery long\b"
+    r"|\bthat long\b|\bfor so long\b",
+    r"\bcut off\b|\bstopped (?:in the middle|halfway|short|mid)|\bmid-?(?:air|sentence)\b|\bunfinished\b"
+    r"|\bincomplete\b|\bnever finished\b|\bgot lost\b|\bempty\b|\bfiller\b",
+    r"\bi (?:gave up|stopped reading|skipped (?:most|half|all|the rest))\b|\bas little as before\b",
     r"^why (?:did|do|are|would) you\b|^where(?:'s| is| are| did) (?:the|my|your)\b|^come on\b",
     r"\b(?:confus(?:ed|ing)|mixed up|mixing up|nothing to do with|off (?:by|topic)|beside the point)\b",
     r"\b(?:the |for the )(?:second|third|fourth|fifth|\d+th) time\b|\b(?:missing|outdated|irrelevant"
@@ -107,7 +115,10 @@ FORM_REQUEST = _any(
     r"\b(?:shorter|simpler|briefer|friendlier|clearer|warmer|softer|more (?:concise(?:ly)?|details?"
     r"|detailed|formal"
     r"|casual|specific|simply|brief(?:ly)?|examples?|friendly|precise|polite|natural)|less \w+|fewer \w+)\b",
-    r"\b(?:in|with|under|within|max|at most|no more than) (?:\w+ ){0,2}?(?:sentences?|words?|lines?"
+    # A count of sentences or words that is not told of the reply at hand.
+    r"^(?!(?:that|this|it|what|i|you)\b).*\b(?:one|single|two|three|\d+)[ -](?:[\w-]+,? ){0,4}?(?:sentences?"
+    r"|lines?|paragraphs?)\b",
+    r"\b(?:in|with|under|within|max|at most|no more than) (?:\w+,? ){0,4}?(?:sentences?|words?|lines?"
     r"|paragraphs?"
     r"|characters|plain english|simple (?:terms|words)|english|french|german|spanish|chinese"
     r"|bullet points)\b",
@@ -162,6 +173,9 @@ DOUBT = _any(
     r"^(?:are|r) (?:you|u) sure\b|^really\b|^is (?:that|this|it) (?:right|correct|true)\b"
     r"|^确定吗|^真的吗|^你确定"
 )
+
+# A question about the reply itself is no new topic.
+ABOUT_REPLY = re.compile(r"\bdid (?:you|it|that)\b|\bdo you always\b|^(?:ok|okay|well|yes),? but\b")
 
 PAUSE = _any(
     r"^(?:let me|i'll|i will|i'm going to|hold on|wait|one (?:sec|moment)|brb|give me a)\b",

@@ -121,7 +121,7 @@ def _approving(sentence: str) -> bool:
 
 def _moves_on(sentence: str) -> bool:
     plain = _plain(sentence)
-    if phrases.PAUSE.search(plain) or phrases.DOUBT.search(plain):
+    if phrases.PAUSE.search(plain) or phrases.DOUBT.search(plain) or phrases.ABOUT_REPLY.search(plain):
         return False
     if len(_content(plain)) < 2:
         return False

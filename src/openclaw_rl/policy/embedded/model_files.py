@@ -119,7 +119,9 @@ def _fetch_gguf(work: Path, say: Say) -> Path:
 def _convert(gguf: Path, target: Path) -> None:
     """Write what transformers reads from a GGUF file as an ordinary model folder, in float32."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
     # The tensors are de-quantised already; the model must not think otherwise, or it refuses to be saved.
     model.hf_quantizer = None

@@ -23,9 +23,9 @@ from openclaw_rl.policy.embedded.sampler import Dice, draw
 from openclaw_rl.policy.engine import FinishReason, SampledToken
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Weights:
-    """What one policy version computes with."""
+    """What one policy version computes with; compared by identity, since tensors have no truth value."""
 
     version: int
     network: Network
