@@ -356,6 +356,22 @@ def test_every_route_but_health_asks_for_a_key(tmp_path: Path) -> None:
             assert gateway.post([user("hi")], headers={"Authorization": wrong}).status_code == 401
 
 
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "https://example.com"}, {"Host": "example.com:8780"}, {"Origin": "null"}]
+)
+def test_without_a_key_pages_of_other_sites_are_refused(
+    gateway: RunningGateway, headers: dict[str, str]
+) -> None:
+    response = gateway.http.get("/v1/models", headers=headers)
+    assert response.status_code == 403
+    assert response.json()["error"]["code"] == "foreign_site"
+
+
+def test_without_a_key_pages_of_this_machine_are_answered(gateway: RunningGateway) -> None:
+    headers = {"Origin": "http://localhost:3000", "Host": "127.0.0.1:8780"}
+    assert gateway.http.get("/v1/models", headers=headers).status_code == 200
+
+
 def test_beyond_loopback_a_key_is_needed() -> None:
     for host in ("127.0.0.1", "localhost", "::1", "127.9.9.9"):
         check_bind(Settings(server={"host": host}))

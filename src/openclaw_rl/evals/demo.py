@@ -11,6 +11,7 @@ import json
 import time
 from pathlib import Path
 
+import httpx2
 import torch
 
 from openclaw_rl.config import EMBEDDED_MODEL
@@ -29,7 +30,7 @@ from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.processes.up import Supervisor
 from openclaw_rl.store import Store
 
-CONVERSATIONS = 8
+CONVERSATIONS = 12
 """Held at the same time."""
 
 HELD_OUT = 40
@@ -60,6 +61,9 @@ class Demo:
         try:
             with self._screen:
                 asyncio.run(self._talk_and_measure(folder, supervisor, started))
+        except (httpx2.HTTPError, ExceptionGroup, TimeoutError) as error:
+            self._screen.log(f"stopped: {_first(error)}; run the same command again to go on")
+            raise SystemExit(1) from None
         except KeyboardInterrupt:
             self._screen.log("\nstopped; nothing is lost. To go on talking to the model as it is now:")
             self._screen.log(f"  {self._command()}")
@@ -258,6 +262,13 @@ class Demo:
         log(f"Go on talking to the trained model, which goes on learning:\n  {self._command()}")
         if json_file is not None:
             json_file.write_text(json.dumps(run.results(EMBEDDED_MODEL), indent=2), encoding="utf-8")
+
+
+def _first(error: BaseException) -> BaseException:
+    """The error that began it, out of the groups that tasks wrap it in."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _load_scorer(folder: Path) -> tuple[Network, ChatTemplate]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from openclaw_rl.config import ConfigError, Settings
 from openclaw_rl.gateway.errors import ApiError
@@ -22,10 +24,16 @@ class Keys:
     def __init__(self, settings: Settings) -> None:
         self._keys = [key.get_secret_value().encode() for key in settings.server.api_keys]
 
-    def tenant_of(self, authorization: str | None) -> str:
-        """The tenant that an Authorization header stands for; raises ApiError 401 without a valid key."""
+    def tenant_of(self, headers: Mapping[str, str]) -> str:
+        """The tenant that a request stands for.
+
+        Raises ApiError 401 without a valid key, or 403 where no key is needed and a web page of another
+        site asks: a browser would let any page that its user visits talk to this machine.
+        """
         if not self._keys:
+            _refuse_other_sites(headers)
             return DEFAULT_TENANT
+        authorization = headers.get("authorization")
         scheme, _, offered = (authorization or "").partition(" ")
         given = offered.strip().encode() if scheme.lower() == "bearer" else b""
         # Every key is compared, so that the time taken does not tell which one was nearly right.
@@ -38,6 +46,20 @@ class Keys:
                 headers={"WWW-Authenticate": "Bearer"},
             )
         return f"key_{hashlib.sha256(given).hexdigest()[:12]}"
+
+
+def _refuse_other_sites(headers: Mapping[str, str]) -> None:
+    """Only names of this machine may stand in Host (DNS rebinding) and Origin (pages of other sites)."""
+    named = {"Host": f"//{headers.get('host', '')}", "Origin": headers.get("origin", "")}
+    for header, value in named.items():
+        name = urlsplit(value).hostname
+        if value.strip("/") and not _is_loopback(name or ""):
+            raise ApiError(
+                403,
+                f"The {header} header names another machine. Without server.api_keys this server answers "
+                f"programs and pages of this machine alone.",
+                code="foreign_site",
+            )
 
 
 def check_bind(settings: Settings) -> None:

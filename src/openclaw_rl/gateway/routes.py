@@ -27,7 +27,7 @@ def service_of(request: Request) -> Service:
 
 
 def tenant_of(request: Request) -> str:
-    return service_of(request).keys.tenant_of(request.headers.get("authorization"))
+    return service_of(request).keys.tenant_of(request.headers)
 
 
 Tenant = Annotated[str, Depends(tenant_of)]

@@ -34,7 +34,9 @@ def serve(settings: Settings) -> None:
         engine = EmbeddedEngine.load(settings, folder, template.stop_ids, cores)
         app = create_app(settings, store, engine, template)
         log.info("serving %s on http://%s:%d/v1", settings.served_name, settings.server.host, port)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+        )
         server.run(sockets=[listener])
         engine.shut_down()
         store.close()
