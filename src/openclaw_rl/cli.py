@@ -260,6 +260,9 @@ def _say(text: str) -> None:
 
 
 def _print(what: Any) -> None:
+    if isinstance(what, str):  # as it is: neither wrapped nor read as markup
+        typer.echo(what)
+        return
     # A pipe or file gets whole lines, a terminal its own width.
     console = Console() if sys.stdout.isatty() else Console(width=200)
     console.print(what, markup=False)

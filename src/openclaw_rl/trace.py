@@ -17,9 +17,6 @@ from openclaw_rl.config import ConfigError, Settings
 from openclaw_rl.model import PolicyVersion, TurnState, Update
 from openclaw_rl.store import Store
 
-STALE_SECONDS = 120.0
-"""A process that has said nothing for so long while busy may be gone."""
-
 _MEANING = {
     TurnState.WAITING_NEXT_STATE: "wait for a next state",
     TurnState.WAITING_JUDGE: "wait for the judge",
@@ -165,7 +162,7 @@ def _version(store: Store, number: int) -> dict[str, Any]:
 
 
 def _number(kind: str, name: str) -> int:
-    if not name.isdigit():
+    if not name.isdecimal() or len(name) > 18:  # more digits than a database's integer has
         raise ConfigError(f"show {kind} {name}: give its number")
     return int(name)
 

@@ -73,13 +73,20 @@ def prompt(length: int, seed: int = 0) -> tuple[int, ...]:
     return tuple(torch.randint(3, 300, (length,), generator=generator).tolist())
 
 
+def new_engine(
+    network: Network, folder: Path, stop_ids: frozenset[int] = NEVER_STOP, **options: Any
+) -> EmbeddedEngine:
+    """An engine on one thread; `options` are its settings."""
+    settings = Settings(data_dir=folder, model={"device": "cpu"}, engine={"threads": 1, **options})
+    return EmbeddedEngine(network, stop_ids, settings, CoreShare(folder, "server", 1))
+
+
 @contextmanager
 def running_engine(
     network: Network, folder: Path, stop_ids: frozenset[int] = NEVER_STOP, **options: Any
 ) -> Iterator[EmbeddedEngine]:
-    """An engine of its own on one thread; `options` are its settings."""
-    settings = Settings(data_dir=folder, model={"device": "cpu"}, engine={"threads": 1, **options})
-    engine = EmbeddedEngine(network, stop_ids, settings, CoreShare(folder, "server", 1))
+    """An engine of its own that is shut down at the end of the block."""
+    engine = new_engine(network, folder, stop_ids, **options)
     try:
         yield engine
     finally:
@@ -151,10 +158,3 @@ class PlainModel:
         expected = self.logprobs(prompt_ids, reply.token_ids, sampling.temperature)
         apart = max(abs(one - other) for one, other in zip(reply.logprobs, expected, strict=True))
         assert apart < 1e-4
-
-
-def eventually(look: Callable[[], bool], seconds: float = 5.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.002)

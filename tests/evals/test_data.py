@@ -37,6 +37,14 @@ def brief() -> dict[str, list[str]]:
     return tomllib.loads((DATA / "brief.toml").read_text(encoding="ascii"))
 
 
+def answer_terms() -> dict[str, list[str]]:
+    """By question, the beginnings of words that an attempt at an answer would use."""
+    terms: dict[str, list[str]] = tomllib.loads((DATA / "answers_held_out.toml").read_text(encoding="ascii"))[
+        "terms"
+    ]
+    return terms
+
+
 def normalised(text: str) -> str:
     return " ".join(re.findall(r"[a-z0-9]+", text.lower()))
 
@@ -139,3 +147,25 @@ def test_each_cut_off_complaint_holds_an_instruction_for_a_finished_sentence() -
 @pytest.mark.parametrize("kind", ["too_long_implicit", "pleased"])
 def test_remarks_without_a_wish_hold_no_instruction_about_sentences(kind: str) -> None:
     assert [entry for entry in brief()[kind] if re.search(r"\b(sentence|line)\b", entry)] == []
+
+
+def test_each_of_the_first_held_out_questions_has_its_answer_terms() -> None:
+    assert list(answer_terms()) == questions(HELD_OUT)[:40]
+
+
+def test_answer_terms_are_enough_distinct_lower_case_word_beginnings() -> None:
+    terms = answer_terms()
+    assert [
+        q for q, stems in terms.items() if not 6 <= len(stems) <= 25 or len(set(stems)) < len(stems)
+    ] == []
+    assert [stem for stems in terms.values() for stem in stems if not re.fullmatch(r"[a-z0-9]+", stem)] == []
+
+
+def test_no_answer_term_begins_a_word_of_its_question() -> None:
+    repeated = [
+        (question, stem)
+        for question, stems in answer_terms().items()
+        for stem in stems
+        if any(word.startswith(stem) for word in normalised(question).split())
+    ]
+    assert repeated == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 from tiny_model import load_network, write_model
@@ -14,6 +15,9 @@ from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.store import Store
 
 torch.set_num_threads(1)
+# A busy machine is no failure; examples are cheap.
+hypothesis.settings.register_profile("learn", deadline=None)
+hypothesis.settings.load_profile("learn")
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from random import Random
 
 import numpy as np
 import pytest
@@ -109,9 +110,9 @@ def test_ratio_and_clipped_share_say_what_happened_to_the_tokens(tokens: Tokens)
 
 
 @given(batches, st.randoms(use_true_random=False))
-def test_the_order_of_samples_does_not_matter(tokens: Tokens, random: object) -> None:
+def test_the_order_of_samples_does_not_matter(tokens: Tokens, random: Random) -> None:
     shuffled = list(tokens.samples)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
     first, second = surrogate(tokens), surrogate(Tokens(shuffled))
     torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-4)
 

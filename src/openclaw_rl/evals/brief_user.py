@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
 
-from openclaw_rl.evals.scoring import Usefulness, style_fault
+from openclaw_rl.evals.scoring import Plausibility, style_fault
 
 Mood = Literal["pleased", "too_long", "too_long_implicit", "empty", "cut_off"]
 
@@ -40,11 +40,18 @@ def phrases() -> dict[str, Sequence[str]]:
     return tomllib.loads(text)
 
 
+def answer_terms() -> dict[str, Sequence[str]]:
+    """For each evaluated held-out question, word beginnings of which an answer contains at least one."""
+    text = files("openclaw_rl.evals").joinpath("data/answers_held_out.toml").read_text(encoding="utf-8")
+    terms: dict[str, Sequence[str]] = tomllib.loads(text)["terms"]
+    return terms
+
+
 class BriefUser:
     """Asks training questions in an order of its own and reacts to the replies."""
 
-    def __init__(self, usefulness: Usefulness, seed: int) -> None:
-        self._usefulness = usefulness
+    def __init__(self, plausibility: Plausibility, seed: int) -> None:
+        self._plausibility = plausibility
         self._random = random.Random(seed)
         self._phrases = phrases()
         self._questions: list[str] = []
@@ -67,4 +74,4 @@ class BriefUser:
         if fault and fault != "empty":
             implicit = self._random.random() < IMPLICIT_SHARE
             return "too_long_implicit" if implicit else "too_long"
-        return "empty" if fault or self._usefulness.fault(question, reply, finished=True) else "pleased"
+        return "empty" if fault or not self._plausibility.holds(question, reply) else "pleased"

@@ -38,7 +38,7 @@ class ChatClient:
         *,
         session: str,
         max_tokens: int,
-        seed: int | None = None,
+        temperature: float | None = None,
         last: bool = False,
     ) -> Reply:
         """One reply to `messages`; `last` says that the conversation ends with it.
@@ -46,7 +46,9 @@ class ChatClient:
         Raises httpx2.HTTPError when the server cannot be reached or refuses.
         """
         headers = {"X-Session-Id": session, **({"X-Session-Done": "true"} if last else {})}
-        body = {"model": model, "messages": list(messages), "max_tokens": max_tokens, "seed": seed}
+        body: dict[str, object] = {"model": model, "messages": list(messages), "max_tokens": max_tokens}
+        if temperature is not None:
+            body["temperature"] = temperature
         response = await self._http.post("/v1/chat/completions", json=body, headers=headers)
         response.raise_for_status()
         completion = response.json()

@@ -16,13 +16,13 @@ import torch
 
 from openclaw_rl.config import EMBEDDED_MODEL
 from openclaw_rl.evals import demo_screen
-from openclaw_rl.evals.brief_user import BriefUser, questions
+from openclaw_rl.evals.brief_user import BriefUser, answer_terms, questions
 from openclaw_rl.evals.client import ChatClient
 from openclaw_rl.evals.demo_run import open_run
 from openclaw_rl.evals.demo_screen import Screen
 from openclaw_rl.evals.held_out import MAX_TOKENS, Evaluation, evaluate
 from openclaw_rl.evals.plot import draw
-from openclaw_rl.evals.scoring import Usefulness
+from openclaw_rl.evals.scoring import Plausibility
 from openclaw_rl.model import Message
 from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.embedded import model_files
@@ -33,10 +33,9 @@ from openclaw_rl.store import Store
 CONVERSATIONS = 12
 """Held at the same time."""
 
-HELD_OUT = 40
 EVALUATE_EVERY = 4
-USER_DISTRACTORS = 3
-"""Other questions that the talking user tells a reply's own question from; the score uses more."""
+DISTRACTORS = 3
+"""Other questions that the user tells a reply's own question from."""
 
 START_SECONDS = 300.0
 
@@ -93,12 +92,11 @@ class Demo:
             watching = asyncio.create_task(self._watch(store))
             network, template = await asyncio.to_thread(_load_scorer, folder)
             client = ChatClient(await self._server_url(store))
-            score = Usefulness(network, template, questions("train"))
             user = BriefUser(
-                Usefulness(network, template, questions("train"), USER_DISTRACTORS),
+                Plausibility(network, template, questions("train"), DISTRACTORS),
                 1000 * self._run.seed + store.learning.newest_good_version().number,
             )
-            await self._until_learned(store, client, user, score, started)
+            await self._until_learned(store, client, user, started)
             watching.cancel()
             await client.close()
         finally:
@@ -106,13 +104,11 @@ class Demo:
             self._run.seconds = time.monotonic() - started
             self._run.save()
 
-    async def _until_learned(
-        self, store: Store, client: ChatClient, user: BriefUser, score: Usefulness, started: float
-    ) -> None:
-        await self._measure(client, score, version=0)
+    async def _until_learned(self, store: Store, client: ChatClient, user: BriefUser, started: float) -> None:
+        await self._measure(client, version=0)
         if self._run.ceiling is None:
             self._screen.now.doing = "measuring the hinted teacher"
-            self._run.ceiling = await self._evaluate(client, score, 0, hinted=True)
+            self._run.ceiling = await self._evaluate(client, 0, hinted=True)
             self._run.save()
         talking = asyncio.create_task(self._keep_talking(client, user))
         try:
@@ -130,18 +126,18 @@ class Demo:
                     due.append(self._run.updates)
                 for number in due:
                     self._paused.set()
-                    await self._measure(client, score, version=number)
+                    await self._measure(client, version=number)
                     self._run.seconds = time.monotonic() - started
                     self._run.save()
                     self._paused.clear()
         finally:
             talking.cancel()
 
-    async def _measure(self, client: ChatClient, score: Usefulness, *, version: int) -> None:
+    async def _measure(self, client: ChatClient, *, version: int) -> None:
         if self._run.evaluated(version):
             return
         self._screen.now.doing = f"measuring version {version} on held-out questions"
-        result = await self._evaluate(client, score, version)
+        result = await self._evaluate(client, version)
         self._run.evaluations.append(result)
         self._run.evaluations.sort(key=lambda one: one.version)
         self._screen.now.score = result.score
@@ -151,16 +147,13 @@ class Demo:
         )
         self._run.save()
 
-    async def _evaluate(
-        self, client: ChatClient, score: Usefulness, version: int, *, hinted: bool = False
-    ) -> Evaluation:
+    async def _evaluate(self, client: ChatClient, version: int, *, hinted: bool = False) -> Evaluation:
         return await evaluate(
             client,
-            score,
-            questions("held_out")[:HELD_OUT],
+            answer_terms(),
             model=EMBEDDED_MODEL,
             version=version,
-            seed=self._run.seed,
+            run=f"held-out-{self._run.folder.name}",
             hinted=hinted,
         )
 

@@ -1,18 +1,18 @@
 """The score of a policy version: how many first replies to held-out questions please.
 
-Asks the running server for replies of a pinned version (such turns never train), unprompted and uncut,
-and scores them. The hinted base model is the teacher that training distils; its score is the ceiling.
+Asks the running server for the likeliest reply of a pinned version (such turns never train) and scores
+it. The hinted base model is the teacher that training distils; its score is the ceiling.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from openclaw_rl.evals.client import ChatClient
-from openclaw_rl.evals.scoring import Usefulness, style_fault
+from openclaw_rl.evals.scoring import style_fault, useful_fault
 
 HINT = "Answer in one short sentence."
 """What the ceiling's prompts add to each question."""
@@ -66,41 +66,27 @@ class Evaluation:
 
 async def evaluate(
     client: ChatClient,
-    usefulness: Usefulness,
-    held_out: Sequence[str],
+    terms: Mapping[str, Sequence[str]],
     *,
     model: str,
     version: int,
-    seed: int,
+    run: str,
     hinted: bool = False,
 ) -> Evaluation:
-    """Score `version`; the same `seed` draws the same random numbers for every version."""
+    """Score `version` on the questions of `terms`, at temperature 0. `run` keeps sessions of runs apart."""
 
     async def ask(place: int, question: str) -> ScoredReply:
         content = f"{question}\n\n{HINT}" if hinted else question
         reply = await client.ask(
             f"{model}@{version}",
             [{"role": "user", "content": content}],
-            session=f"held-out-{seed}-{version}-{'hinted' if hinted else 'plain'}-{place}",
+            session=f"{run}-{version}-{'hinted' if hinted else 'plain'}-{place}",
             max_tokens=MAX_TOKENS,
-            seed=1000 * seed + place,
+            temperature=0,
             last=True,
         )
-        return ScoredReply(question, reply.text, reply.finished, style_fault(reply.text), "")
+        useful = useful_fault(reply.text, terms[question], finished=reply.finished)
+        return ScoredReply(question, reply.text, reply.finished, style_fault(reply.text), useful)
 
-    replies = await asyncio.gather(*(ask(place, question) for place, question in enumerate(held_out)))
-    scored = await asyncio.to_thread(_score_usefulness, usefulness, replies)
-    return Evaluation(version, hinted, scored)
-
-
-def _score_usefulness(usefulness: Usefulness, replies: Sequence[ScoredReply]) -> tuple[ScoredReply, ...]:
-    return tuple(
-        ScoredReply(
-            one.question,
-            one.reply,
-            one.finished,
-            one.style_fault,
-            usefulness.fault(one.question, one.reply, finished=one.finished),
-        )
-        for one in replies
-    )
+    replies = await asyncio.gather(*(ask(place, question) for place, question in enumerate(terms)))
+    return Evaluation(version, hinted, tuple(replies))

@@ -1,15 +1,14 @@
-"""Does a first reply please the user who wants one short sentence? Half style, half usefulness.
+"""Does a reply please the user who wants one short sentence? Half style, half usefulness.
 
-A reply counts only if it has the style and still answers the question. Both halves are deterministic. The
-usefulness rule asks the frozen base model which of several questions the reply answers: style alone, and
-counts of new words, were each cheated by replies such as "True: the key to success". Knows no HTTP.
+A reply counts only if it has the style and still answers the question. On held-out questions that is
+decided by `answers`, from words that an answer to that question contains; while talking, where no such
+words are known, the simulated user decides by `Plausibility`. Both are deterministic. Knows no HTTP.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -18,12 +17,16 @@ from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.policy.embedded.sampler import token_log_probs
 
 MOST_WORDS = 25
-NEW_WORDS = 3
-DISTRACTORS = 15
+"""Of a short sentence."""
+
+LEAST_LIKELIHOOD = -2.0
+"""Mean log-prob per token, under the base, below which a reply reads as no answer to its question."""
+
 JUDGED_TOKENS = 32
-"""The rank of a longer reply is found from its beginning."""
+"""The likelihood of a longer reply is that of its beginning."""
 
 _WORD = re.compile(r"[A-Za-z]+(?:'[a-z]+)?")
+_ANY_WORD = re.compile(r"[a-z0-9']+")
 _SENTENCE_END = re.compile(r"[.!?][\"')\]]?(?=\s|$)")
 _NO_CONTENT = frozenset(
     """a about above after again all also am an and any are as at be because been before being below
@@ -35,20 +38,6 @@ _NO_CONTENT = frozenset(
     ok hello hi thanks thank please tell explain question answer answers short sentence brief simple
     one help happy glad""".split()
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """The two halves, and why one failed ("" when it did not)."""
-
-    style: bool
-    useful: bool
-    style_fault: str = ""
-    useful_fault: str = ""
-
-    @property
-    def pleases(self) -> bool:
-        return self.style and self.useful
 
 
 def style_fault(reply: str) -> str:
@@ -78,11 +67,25 @@ def _stem(word: str) -> str:
     return word
 
 
-class Usefulness:
-    """Ranks a reply's own question among others by the frozen base's mean log-prob of the reply."""
+def useful_fault(reply: str, terms: Sequence[str], *, finished: bool) -> str:
+    """Why `reply` does not answer a held-out question: "", "cut off" or "no answer in it".
+
+    `terms` are beginnings of words, of which an answer contains at least one and the question none.
+    """
+    if not finished:
+        return "cut off"
+    words = _ANY_WORD.findall(reply.lower())
+    return "" if any(word.startswith(term) for word in words for term in terms) else "no answer in it"
+
+
+class Plausibility:
+    """Whether a reply sounds like an answer to its question, by the frozen base model's log-probs.
+
+    It must say something new, be likely after its question, and likelier than after any other of a few.
+    """
 
     def __init__(
-        self, network: Network, template: ChatTemplate, others: Sequence[str], distractors: int = DISTRACTORS
+        self, network: Network, template: ChatTemplate, others: Sequence[str], distractors: int
     ) -> None:
         """`others` are questions to tell the reply's own from; a fixed choice of `distractors` is used."""
         self._network = network
@@ -90,20 +93,11 @@ class Usefulness:
         self._others = list(others)
         self._distractors = distractors
 
-    def fault(self, question: str, reply: str, *, finished: bool) -> str:
-        """Why `reply` does not answer `question`: "", "cut off", "says nothing new" or "fits others"."""
-        if not finished:
-            return "cut off"
-        if len(content_words(reply) - content_words(question)) < NEW_WORDS:
-            return "says nothing new"
-        if self.rank(question, reply) > 1:
-            return "fits another question better"
-        return ""
-
-    def rank(self, question: str, reply: str) -> int:
-        """1 when no other question makes the reply as likely as its own does."""
+    def holds(self, question: str, reply: str) -> bool:
+        if not content_words(reply) - content_words(question):
+            return False
         own, *others = self._likelihoods([question, *self._choose(question)], reply)
-        return 1 + sum(other >= own for other in others)
+        return own >= LEAST_LIKELIHOOD and own > max(others)
 
     def _choose(self, question: str) -> list[str]:
         """The same distractors for the same question, whatever was asked before."""

@@ -69,12 +69,13 @@ def restore(trainer: Trainer, folder: Path, model: str) -> None:
                 raise CheckpointError(f"{folder}: the weights do not match their hash")
         saved = _saved_parameters(trainer, folder)
         state = load_file(folder / OPTIMISER_FILE)
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise CheckpointError(f"{folder} cannot be resumed from: {error}") from error
+    for name, parameter in trainer.parameters.items():
+        if name not in saved or saved[name].shape != parameter.shape:
+            raise CheckpointError(f"{folder} was trained with other settings: {name} does not fit")
     with torch.no_grad():
         for name, parameter in trainer.parameters.items():
-            if name not in saved or saved[name].shape != parameter.shape:
-                raise CheckpointError(f"{folder} was trained with other settings: {name} does not fit")
             parameter.copy_(saved[name])
     _restore_optimiser(trainer, state)
 
@@ -91,7 +92,13 @@ def _saved_parameters(trainer: Trainer, folder: Path) -> dict[str, torch.Tensor]
     if trainer.adapter is None:
         whole: dict[str, torch.Tensor] = load_file(folder / MODEL_FILE)
         return whole
-    return Adapter.load(folder, trainer.network.adapted).tensors()
+    adapter = Adapter.load(folder, trainer.network.adapted)
+    if adapter.scale != trainer.adapter.scale:
+        # The same factors under another scale are another policy.
+        raise CheckpointError(
+            f"{folder} was trained with other settings: rank {adapter.rank}, alpha {adapter.alpha:g}"
+        )
+    return adapter.tensors()
 
 
 def _save_full(trainer: Trainer, model_folder: Path, target: Path) -> None:

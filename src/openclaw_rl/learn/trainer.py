@@ -7,6 +7,7 @@ store and no files.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -68,7 +69,7 @@ class Trainer:
     def step(self, samples: Sequence[Sample], seconds: dict[str, float] | None = None) -> dict[str, float]:
         """Take one optimiser step on a whole batch and return its metrics.
 
-        Raises NotFiniteError, with the weights unchanged, when the gradient is not finite.
+        Raises NotFiniteError, with the weights unchanged, when the loss or its gradient is not finite.
         """
         clock = _Clock({} if seconds is None else seconds)
         parts = [student(index, sample) for index, sample in enumerate(samples)]
@@ -86,9 +87,10 @@ class Trainer:
             tokens += count
         with clock.part("optimiser"):
             norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), self._settings.max_grad_norm)
-            if not torch.isfinite(norm):
+            # Clamping hides NaN from the gradient, so the loss is looked at too.
+            if not (torch.isfinite(norm) and math.isfinite(totals["loss"])):
                 self.optimiser.zero_grad(set_to_none=True)
-                raise NotFiniteError("the gradient is not finite; this step was not taken")
+                raise NotFiniteError("the loss or its gradient is not finite; this step was not taken")
             self.optimiser.step()
         for name in ("mean_ratio", "clipped_share", "log_prob_gap"):
             totals[name] /= tokens

@@ -17,7 +17,6 @@ from openclaw_rl.judge.judge import make_judge
 from openclaw_rl.judge.loop import run as run_judge
 from openclaw_rl.learn.loop import Learner
 from openclaw_rl.learn.trainer import Trainer
-from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.embedded import model_files
 from openclaw_rl.policy.embedded.cores import CoreShare
 from openclaw_rl.policy.embedded.network import Network
@@ -99,7 +98,11 @@ def _make_learner(settings: Settings, store: Store) -> Learner:
         )
 
     trainer = Trainer(
-        load(full), ChatTemplate.load(folder), settings.learn, load(False) if full else None, cores.adjust
+        load(full),
+        model_files.load_template(folder),
+        settings.learn,
+        load(False) if full else None,
+        cores.adjust,
     )
     return Learner(
         store,

@@ -30,7 +30,7 @@ class Child:
     arguments: Sequence[str]
     process: subprocess.Popen[bytes] | None = None
     failures: int = 0
-    start_at: float = field(default=0.0)
+    start_at: float = field(default_factory=time.monotonic)
 
     def start(self) -> None:
         command = [sys.executable, "-m", "openclaw_rl", *self.arguments]
@@ -47,8 +47,9 @@ class Child:
         if code is None:
             return
         self.process = None
-        self.failures += 1
-        wait = min(LONGEST_BACKOFF_SECONDS, 0.5 * 2**self.failures)
+        ran_well = time.monotonic() - self.start_at > 2 * LONGEST_BACKOFF_SECONDS
+        self.failures = 1 if ran_well else self.failures + 1
+        wait = min(LONGEST_BACKOFF_SECONDS, 0.5 * 2 ** min(self.failures, 8))
         self.start_at = time.monotonic() + wait
         say(f"the {self.name} ended with status {code}; starting it again in {wait:.0f} s")
 

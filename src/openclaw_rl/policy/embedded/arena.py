@@ -62,13 +62,7 @@ class Arena:
         self, layer: int, spans: Sequence[Span], key: torch.Tensor, value: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Store new keys and values ([kv_heads, tokens, head_dim], spans end to end) and return the layer."""
-        if layer not in self._layers:
-            shape = (self._rows, key.shape[0], self._capacity)
-            self._layers[layer] = (
-                key.new_zeros(*shape, key.shape[-1]),
-                value.new_zeros(*shape, value.shape[-1]),
-            )
-        keys, values = self._layers[layer]
+        keys, values = self._stored(layer, key, value)
         at = 0
         for span in spans:
             keys[span.row, :, span.start : span.end] = key[:, at : at + span.length]
@@ -80,10 +74,22 @@ class Arena:
         self, layer: int, rows: torch.Tensor, positions: torch.Tensor, key: torch.Tensor, value: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """As `write` for one new token in each of several rows, in two calls instead of two for each row."""
-        keys, values = self._layers[layer]
+        keys, values = self._stored(layer, key, value)
         keys[rows, :, positions] = key.transpose(0, 1)
         values[rows, :, positions] = value.transpose(0, 1)
         return keys, values
+
+    def _stored(
+        self, layer: int, key: torch.Tensor, value: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The layer's storage, made for keys and values of this kind on first use."""
+        if layer not in self._layers:
+            shape = (self._rows, key.shape[0], self._capacity)
+            self._layers[layer] = (
+                key.new_zeros(*shape, key.shape[-1]),
+                value.new_zeros(*shape, value.shape[-1]),
+            )
+        return self._layers[layer]
 
     def move(self, source: int, target: int, tokens: int) -> None:
         """Copy the first `tokens` of a row over another row."""

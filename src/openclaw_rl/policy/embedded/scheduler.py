@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -88,6 +89,16 @@ class Scheduler:
     def has_work(self) -> bool:
         return bool(self.waiting or self.active)
 
+    @property
+    def unfinished(self) -> int:
+        return len(self.waiting) + len(self.active)
+
+    def cancel(self, sequence: Running) -> None:
+        """Give it up, from any thread: at once while it waits, else at the beginning of the next step."""
+        sequence.cancelled = True
+        with suppress(ValueError):  # it does not wait any more
+            self.waiting.remove(sequence)
+
     def versions_in_use(self) -> set[int]:
         return {sequence.weights.version for sequence in [*self.waiting, *self.active]}
 
@@ -117,10 +128,7 @@ class Scheduler:
         return failed
 
     def _admit(self) -> None:
-        while self.waiting and len(self.active) < self._max_concurrent:
-            sequence = self.waiting.popleft()
-            if sequence.cancelled:
-                continue
+        while len(self.active) < self._max_concurrent and (sequence := self._next_waiting()):
             sequence.row = len(self.active)
             self.active.append(sequence)
             # The last prompt token is always computed anew: its logits choose the first reply token.
@@ -133,6 +141,12 @@ class Scheduler:
             self.counters.reused_tokens += known
             self.counters.prompt_tokens += sequence.prompt_length
         self.counters.peak_sequences = max(self.counters.peak_sequences, len(self.active))
+
+    def _next_waiting(self) -> Running | None:
+        try:
+            return self.waiting.popleft()
+        except IndexError:  # empty, perhaps only since another thread cancelled the last
+            return None
 
     def _prefill_spans(self) -> list[tuple[Running, int]]:
         """Sequences with prompt left to compute, and how much of it now: one chunk in all."""

@@ -1,0 +1,269 @@
+"""Versions in one engine: swapped under running requests, refused when broken, unloaded when old."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from engine_runs import (
+    GREEDY,
+    PlainModel,
+    ask,
+    collect,
+    new_engine,
+    prompt,
+    publish,
+    random_adapter,
+    version_at,
+    written_version,
+)
+from safetensors.torch import load_file, save_file
+from tiny_model import llama, save_model
+
+from openclaw_rl.model import Sampling
+from openclaw_rl.policy.embedded.adapter import CONFIG_FILE, WEIGHTS_FILE, Adapter
+from openclaw_rl.policy.embedded.engine import KEPT_VERSIONS, EmbeddedEngine
+from openclaw_rl.policy.embedded.network import Network
+from openclaw_rl.policy.engine import EngineError, UnknownVersionError
+
+LONG = Sampling(temperature=0.8, max_tokens=120, seed=5)
+
+
+def test_a_running_request_finishes_on_its_version_while_new_ones_get_the_published_one(
+    engine: EmbeddedEngine, network: Network, model_folder: Path, plain: PlainModel, tmp_path: Path
+) -> None:
+    versions = [written_version(network, tmp_path, number) for number in (1, 2)]
+    merged = [PlainModel(model_folder, random_adapter(network, seed=number)) for number in (1, 2)]
+
+    async def swap_while_they_run() -> None:
+        running = [engine.generate(prompt(30), LONG)]
+        collecting = [asyncio.create_task(collect(running[0]))]
+        for version in versions:
+            await engine.publish(version)
+            assert engine.serving_version == version.number
+            running.append(engine.generate(prompt(30 + version.number), LONG))
+            collecting.append(asyncio.create_task(collect(running[-1])))
+        # All three are still running: their versions were decoded in the same steps.
+        assert not any(task.done() for task in collecting)
+        replies = await asyncio.gather(*collecting)
+        assert [reply.version for reply in replies] == [0, 1, 2]
+        for number, (model, reply) in enumerate(zip([plain, *merged], replies, strict=True)):
+            assert len(reply.token_ids) == 120
+            model.assert_gave(prompt(30 + number), LONG, reply)
+
+    asyncio.run(swap_while_they_run())
+
+
+def test_several_requests_of_two_adapters_decode_at_once(
+    engine: EmbeddedEngine, network: Network, model_folder: Path, tmp_path: Path
+) -> None:
+    for number in (1, 2):
+        publish(engine, written_version(network, tmp_path, number))
+    merged = {number: PlainModel(model_folder, random_adapter(network, seed=number)) for number in (1, 2)}
+
+    async def together() -> None:
+        asked = [(number, prompt(9 * turn + number)) for turn in range(3) for number in (1, 2)]
+        running = [engine.generate(prompt_ids, LONG, number) for number, prompt_ids in asked]
+        replies = await asyncio.gather(*(collect(generation) for generation in running))
+        for (number, prompt_ids), reply in zip(asked, replies, strict=True):
+            merged[number].assert_gave(prompt_ids, LONG, reply)
+
+    asyncio.run(together())
+
+
+def test_a_version_can_be_loaded_without_serving(
+    engine: EmbeddedEngine, network: Network, tmp_path: Path
+) -> None:
+    publish(engine, written_version(network, tmp_path, 1), serve=False)
+    assert engine.serving_version == 0
+    assert ask(engine, prompt(5), GREEDY, version=1).version == 1
+
+
+def test_going_back_to_the_base_needs_no_files(
+    engine: EmbeddedEngine, network: Network, tmp_path: Path
+) -> None:
+    before = ask(engine, prompt(20), GREEDY)
+    publish(engine, written_version(network, tmp_path, 1))
+    publish(engine, version_at(None, 0))
+    assert ask(engine, prompt(20), GREEDY).token_ids == before.token_ids
+
+
+def test_old_versions_are_unloaded_but_not_under_a_request(
+    engine: EmbeddedEngine, network: Network, tmp_path: Path
+) -> None:
+    async def publish_many() -> None:
+        await engine.publish(written_version(network, tmp_path, 1))
+        slow = engine.generate(prompt(10), Sampling(max_tokens=450, seed=1))
+        last = KEPT_VERSIONS + 4
+        for number in range(2, last + 1):
+            await engine.publish(written_version(network, tmp_path, number))
+        kept = [number for number in range(last + 1) if _is_loaded(engine, number)]
+        assert kept == [0, 1, *range(last - KEPT_VERSIONS, last + 1)]
+        slow.cancel()
+
+    asyncio.run(publish_many())
+
+
+def _is_loaded(engine: EmbeddedEngine, number: int) -> bool:
+    try:
+        engine.generate(prompt(3), Sampling(max_tokens=1), number).cancel()
+    except UnknownVersionError:
+        return False
+    return True
+
+
+def test_a_whole_model_is_a_version_too(engine: EmbeddedEngine, tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "000001", llama(initializer_range=0.2, eos_token_id=2))
+    publish(engine, version_at(folder, 1))
+    reply = ask(engine, prompt(30), GREEDY)
+    assert reply.token_ids == PlainModel(folder).greedy(prompt(30), GREEDY.max_tokens)
+
+
+def _lose_a_tensor(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS_FILE)
+    tensors.pop(sorted(tensors)[3])
+    save_file(tensors, folder / WEIGHTS_FILE)
+
+
+def _misshape_a_tensor(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS_FILE)
+    name = sorted(tensors)[0]
+    tensors[name] = tensors[name][:, 1:].contiguous()
+    save_file(tensors, folder / WEIGHTS_FILE)
+
+
+def _add_a_tensor(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS_FILE)
+    save_file({**tensors, "base_model.model.other.lora_A.weight": torch.zeros(1)}, folder / WEIGHTS_FILE)
+
+
+def _put_nan(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS_FILE)
+    tensors[sorted(tensors)[0]][0, 0] = float("nan")
+    save_file(tensors, folder / WEIGHTS_FILE)
+
+
+def _overflow(folder: Path) -> None:
+    # Finite factors whose product is not.
+    tensors = load_file(folder / WEIGHTS_FILE)
+    save_file({name: torch.full_like(tensor, 1e30) for name, tensor in tensors.items()}, folder / WEIGHTS_FILE)
+
+
+def _truncate(folder: Path) -> None:
+    whole = (folder / WEIGHTS_FILE).read_bytes()
+    (folder / WEIGHTS_FILE).write_bytes(whole[: len(whole) // 2])
+
+
+def _lose_the_config(folder: Path) -> None:
+    (folder / CONFIG_FILE).unlink()
+
+
+def _break_the_config(folder: Path) -> None:
+    (folder / CONFIG_FILE).write_text("{", encoding="utf-8")
+
+
+def _empty_the_rank(folder: Path) -> None:
+    config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    (folder / CONFIG_FILE).write_text(json.dumps({**config, "r": None}), encoding="utf-8")
+
+
+def _make_it_a_truncated_model(folder: Path) -> None:
+    (folder / WEIGHTS_FILE).unlink()
+    weights = save_model(folder, llama()) / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:5000])
+
+
+def _make_it_a_model_of_fewer_tokens(folder: Path) -> None:
+    # It loads, and fails in the engine's own test of it.
+    (folder / WEIGHTS_FILE).unlink()
+    save_model(folder, llama(vocab_size=8))
+
+
+BREAKS = [
+    _lose_a_tensor,
+    _misshape_a_tensor,
+    _add_a_tensor,
+    _put_nan,
+    _overflow,
+    _truncate,
+    _lose_the_config,
+    _break_the_config,
+    _empty_the_rank,
+    _make_it_a_truncated_model,
+    _make_it_a_model_of_fewer_tokens,
+    shutil.rmtree,
+]
+
+
+@pytest.mark.parametrize("break_it", BREAKS, ids=lambda each: each.__name__.strip("_"))
+def test_a_broken_version_is_refused_and_the_old_one_serves(
+    engine: EmbeddedEngine, network: Network, tmp_path: Path, break_it: Callable[[Path], None]
+) -> None:
+    publish(engine, written_version(network, tmp_path, 1))
+    before = ask(engine, prompt(20), GREEDY)
+    broken = written_version(network, tmp_path, 2)
+    break_it(tmp_path / "000002")
+    with pytest.raises(EngineError):
+        publish(engine, broken)
+    assert engine.serving_version == 1
+    assert ask(engine, prompt(20), GREEDY).token_ids == before.token_ids
+    with pytest.raises(UnknownVersionError):
+        ask(engine, prompt(20), GREEDY, version=2)
+
+
+def test_a_version_without_files_is_refused(engine: EmbeddedEngine) -> None:
+    with pytest.raises(EngineError):
+        publish(engine, version_at(None, 3))
+
+
+def test_a_publication_that_nobody_waits_for_any_more_does_not_end_serving(
+    engine: EmbeddedEngine, network: Network, tmp_path: Path
+) -> None:
+    version = written_version(network, tmp_path, 1)
+
+    async def cancel_at_every_moment() -> None:
+        for wait in range(40):
+            publishing = asyncio.create_task(engine.publish(version))
+            for _ in range(wait % 8):
+                await asyncio.sleep(0)
+            publishing.cancel()
+            await asyncio.wait({publishing})
+
+    asyncio.run(cancel_at_every_moment())
+    assert len(ask(engine, prompt(5), GREEDY).token_ids) == 24
+
+
+def test_a_fresh_adapter_changes_nothing_and_survives_its_file(network: Network, tmp_path: Path) -> None:
+    adapter = Adapter.fresh(network.adapted, rank=4, alpha=8, seed=3)
+    keep = torch.arange(10)
+    assert torch.equal(
+        network.packed_logits([prompt(10)], keep), network.packed_logits([prompt(10)], keep, adapter)
+    )
+    adapter.save(tmp_path, "tiny")
+    loaded = Adapter.load(tmp_path, network.adapted)
+    assert loaded.scale == adapter.scale == 2
+    for name, (down, up) in adapter.factors.items():
+        assert torch.equal(loaded.factors[name][0], down)
+        assert torch.equal(loaded.factors[name][1], up)
+
+
+def test_a_closed_engine_fails_what_runs_and_takes_nothing_more(network: Network, tmp_path: Path) -> None:
+    engine = new_engine(network, tmp_path)
+
+    async def close_while_running() -> None:
+        running = engine.generate(prompt(10), Sampling(max_tokens=480))
+        await anext(aiter(running))
+        await engine.close()
+        with pytest.raises(EngineError, match="closed"):
+            await collect(running)
+        with pytest.raises(EngineError, match="closing"):
+            engine.generate(prompt(10), GREEDY)
+        with pytest.raises(EngineError, match="closing"):
+            await engine.publish(version_at(None, 0))
+
+    asyncio.run(close_while_running())

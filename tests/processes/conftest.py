@@ -1,0 +1,26 @@
+"""Real processes of ours on a tiny model, each test with a data folder and port of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "embedded"))
+
+from running_processes import House
+from tiny_model import make_tiny_model
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture
+def house(model_folder: Path, tmp_path: Path) -> Iterator[House]:
+    """Processes started through it are ended after the test."""
+    with House(tmp_path, model_folder) as opened:
+        yield opened

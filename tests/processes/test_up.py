@@ -1,0 +1,72 @@
+"""Server and learner together: one dies and the other goes on; both end with their parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from openclaw_rl.processes.up import LONGEST_BACKOFF_SECONDS, Child
+from running_processes import START_SECONDS, House, eventually, is_alive
+
+
+def test_serving_goes_on_while_a_killed_learner_is_started_again(house: House) -> None:
+    supervisor = house.start("up")
+    house.wait_until_ready()
+    learner = house.wait_for_learner()
+    server = house.store.reports()["server"].pid
+    os.kill(learner, signal.SIGKILL)
+    statuses = []
+
+    def restarted() -> bool:
+        statuses.append(_ask(house))
+        return house.store.reports()["learner"].pid != learner
+
+    eventually(restarted, START_SECONDS)
+    assert set(statuses) == {200}
+    another = house.wait_for_learner(pid_before=learner)
+    assert house.store.reports()["server"].pid == server
+
+    supervisor.send_signal(signal.SIGTERM)
+    assert supervisor.wait(20) == 0
+    assert not is_alive(server)
+    assert not is_alive(another)
+    assert {report.phase for report in house.store.reports().values()} == {"stopped"}
+
+
+def _ask(house: House) -> int:
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "Hello."}], "max_tokens": 5}
+    return int(house.http.post("/v1/chat/completions", json=body).status_code)
+
+
+def test_a_second_up_on_the_same_data_is_refused_in_one_line(house: House) -> None:
+    house.start("up")
+    eventually(lambda: (house.data / "supervisor.lock").exists(), START_SECONDS)
+    time.sleep(0.1)
+    model = ("--model", str(house.model_folder))
+    refused = house.run("up", "--data-dir", str(house.data), *model)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("openclaw-rl: another supervisor already runs")
+
+
+def test_a_child_that_keeps_failing_is_tried_ever_more_rarely_but_always_again() -> None:
+    said: list[str] = []
+    child = Child("server", ["no-such-command"])
+    for _ in range(3):
+        child.start_at = time.monotonic()
+        child.tend(said.append)
+        assert child.process is not None
+        child.process.wait()
+        child.tend(said.append)
+    assert [line.rsplit(" in ", 1)[1] for line in said] == ["1 s", "2 s", "4 s"]
+    assert child.start_at > time.monotonic()
+    child.tend(said.append)
+    assert child.process is None  # not before its time
+
+    child.failures = 5000
+    child.start_at = time.monotonic()
+    child.tend(said.append)
+    assert child.process is not None
+    child.process.wait()
+    child.tend(said.append)
+    assert child.start_at - time.monotonic() <= LONGEST_BACKOFF_SECONDS
