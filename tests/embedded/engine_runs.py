@@ -46,7 +46,9 @@ async def collect(generation: EmbeddedGeneration) -> Reply:
     )
 
 
-def ask(engine: EmbeddedEngine, prompt: Sequence[int], sampling: Sampling, version: int | None = None) -> Reply:
+def ask(
+    engine: EmbeddedEngine, prompt: Sequence[int], sampling: Sampling, version: int | None = None
+) -> Reply:
     async def one() -> Reply:
         return await collect(engine.generate(tuple(prompt), sampling, version))
 

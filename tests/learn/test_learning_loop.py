@@ -298,7 +298,7 @@ def test_a_batch_that_gives_no_finite_gradient_is_set_aside_and_training_goes_on
     with caplog.at_level(logging.ERROR):
         assert learner.learn_once() is True
     assert "update 1 was not taken" in caplog.text
-    reason = "its batch gave a gradient that is not finite"
+    reason = "its batch gave a loss or gradient that is not finite"
     assert [ground.state(turn) for turn in broken] == [(TurnState.SET_ASIDE, reason)] * 2
     assert ground.store.learning.last_update() is None
     turns = ground.fill(score=None, hint=HINT)

@@ -147,7 +147,7 @@ def _assert_the_commands_tell_of_it(house: House) -> None:
     trained = house.count(TurnState.TRAINED)
     said = house.run("status", "--data-dir", str(house.data))
     assert said.returncode == 0, said.stderr
-    assert f"{trained}  trained" in said.stdout
+    assert f"{trained} trained" in {" ".join(line.split()) for line in said.stdout.splitlines()}
     assert f"serving: version {_updates(house.store)}" in said.stdout
     for process in ("server", "learner", "judge"):
         assert process in said.stdout

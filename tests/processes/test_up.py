@@ -6,8 +6,9 @@ import os
 import signal
 import time
 
-from openclaw_rl.processes.up import LONGEST_BACKOFF_SECONDS, Child
 from running_processes import START_SECONDS, House, eventually, is_alive
+
+from openclaw_rl.processes.up import LONGEST_BACKOFF_SECONDS, Child
 
 
 def test_serving_goes_on_while_a_killed_learner_is_started_again(house: House) -> None:

@@ -106,12 +106,7 @@ def _save_full(trainer: Trainer, model_folder: Path, target: Path) -> None:
     for file in model_folder.iterdir():
         if file.suffix in (".json", ".jinja") and "index" not in file.name:
             shutil.copy(file, target / file.name)
-    seen: set[int] = set()
-    tensors = {}
-    for name, parameter in trainer.parameters.items():
-        if parameter.data_ptr() not in seen:  # tied weights are stored once
-            seen.add(parameter.data_ptr())
-            tensors[name] = parameter.detach().cpu().contiguous()
+    tensors = {name: parameter.detach().cpu().contiguous() for name, parameter in trainer.parameters.items()}
     save_file(tensors, target / MODEL_FILE, metadata={"format": "pt"})
 
 

@@ -50,6 +50,7 @@ class Learner:
         self._initial = {name: value.detach().clone() for name, value in trainer.parameters.items()}
         self._current = 0
         self._reported: tuple[str, int] | None = None
+        self._too_few: int | None = None
 
     def run(self, stop: threading.Event, interval: float = 0.2) -> None:
         """Learn until `stop` is set; an update that has begun is finished first."""
@@ -60,13 +61,19 @@ class Learner:
 
     def learn_once(self) -> bool:
         """Take one update if a batch is waiting; says whether it did."""
-        batch, waiting = self._next_batch()
-        if len(batch) < self._settings.batch_size:
-            self._say("waiting", collected=len(batch), needed=self._settings.batch_size)
+        needed = self._settings.batch_size
+        waiting = self._store.learning.count_waiting()
+        if waiting == self._too_few:
+            return False  # what waits was looked at already
+        batch = self._next_batch()
+        if len(batch) < needed:
+            self._too_few = len(batch)
+            self._say("waiting", collected=len(batch), needed=needed)
             return False
+        self._too_few = None
         self._follow_store()
         update_id, number = self._store.learning.next_numbers()
-        self._say("updating", update=update_id, version=number, waiting=waiting)
+        self._say("updating", update=update_id, version=number)
         started = time.time()
         try:
             with self._cores.working():
@@ -75,19 +82,21 @@ class Learner:
             # The same batch would fail again; its samples are kept, and said to be unfit.
             log.exception("update %d was not taken", update_id)
             for sample in batch:
-                self._store.learning.set_aside(sample.turn.id, "its batch gave a gradient that is not finite")
+                self._store.learning.set_aside(
+                    sample.turn.id, "its batch gave a loss or gradient that is not finite"
+                )
             return True
         self._record(batch, metrics, update_id, number, started)
         return True
 
-    def _next_batch(self) -> tuple[list[Sample], int]:
+    def _next_batch(self) -> list[Sample]:
         """The oldest fit samples, at most a batch of them; unfit ones met on the way are set aside."""
         newest = self._store.learning.newest_good_version().number
         while True:
             samples = self._store.learning.waiting_samples(self._settings.batch_size)
             unfit = [(sample, why) for sample in samples if (why := self._unfit(sample, newest))]
             if not unfit:
-                return samples, len(samples)
+                return samples
             for sample, why in unfit:
                 self._store.learning.set_aside(sample.turn.id, why)
 

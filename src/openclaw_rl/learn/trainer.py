@@ -66,12 +66,12 @@ class Trainer:
             weight_decay=settings.weight_decay,
         )
 
-    def step(self, samples: Sequence[Sample], seconds: dict[str, float] | None = None) -> dict[str, float]:
+    def step(self, samples: Sequence[Sample]) -> dict[str, float]:
         """Take one optimiser step on a whole batch and return its metrics.
 
         Raises NotFiniteError, with the weights unchanged, when the loss or its gradient is not finite.
         """
-        clock = _Clock({} if seconds is None else seconds)
+        clock = _Clock()
         parts = [student(index, sample) for index, sample in enumerate(samples)]
         advantage, behaviour, metrics = self._advantages(samples, parts, clock)
         reference = self._reference(parts, clock) if self._settings.kl_weight > 0 else None
@@ -124,12 +124,10 @@ class Trainer:
         settings = self._settings
         reward_weight = 0.0 if settings.method == "opd" else settings.reward_weight
         hint_weight = 0.0 if settings.method == "binary" else settings.hint_weight
-        hinted = [part.index for part in parts if samples[part.index].hint] if hint_weight else []
+        lessons = self._lessons(samples) if hint_weight else []
+        hinted = [lesson.index for lesson in lessons]
         with clock.part("teacher"):
-            taught = self.log_probs(
-                [teacher(index, samples[index], self._template) for index in hinted],
-                use_base=settings.teacher == "base",
-            )
+            taught = self.log_probs(lessons, use_base=settings.teacher == "base")
         advantage: dict[int, torch.Tensor] = {}
         behaviour: dict[int, torch.Tensor] = {}
         for part in parts:
@@ -154,6 +152,14 @@ class Trainer:
             "mean_advantage": torch.cat(list(advantage.values())).mean().item(),
         }
         return advantage, behaviour, metrics
+
+    def _lessons(self, samples: Sequence[Sample]) -> list[Scored]:
+        """What the teacher reads of the samples with a hint. A hinted prompt that outgrows the context is
+        left out, and its sample learns from its score alone: nothing is cut."""
+        lessons = [
+            teacher(index, sample, self._template) for index, sample in enumerate(samples) if sample.hint
+        ]
+        return [lesson for lesson in lessons if lesson.length <= self.network.context_length]
 
     def _reference(self, parts: Sequence[Scored], clock: _Clock) -> dict[int, torch.Tensor]:
         with clock.part("reference"):
@@ -216,8 +222,8 @@ class Trainer:
 class _Clock:
     """Adds up the seconds spent in the parts of a step."""
 
-    def __init__(self, spent: dict[str, float]) -> None:
-        self.spent = spent
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
