@@ -340,4 +340,4 @@ def test_a_running_update_is_reported(ground: Ground) -> None:
 
     ground.during_step = once(look)
     assert ground.learner().learn_once()
-    assert seen == [("updating", {"method": "combined", "update": 1, "version": 1, "waiting": 2})]
+    assert seen == [("updating", {"method": "combined", "update": 1, "version": 1})]
