@@ -61,7 +61,7 @@ class EngineSettings(Section):
     """Most tokens of prompt and reply together; 0 takes the model's own."""
     prefill_chunk: int = Field(256, ge=16)
     """Prompt tokens computed between two decode steps, so that a long prompt stalls nobody."""
-    cache_tokens: int = Field(65536, ge=0)
+    cache_tokens: int = Field(32768, ge=0)
     """Tokens of finished conversations kept for reuse by their next turn."""
     threads: int = Field(0, ge=0)
     """CPU threads when serving alone; 0 takes every core this process may use."""
