@@ -75,7 +75,7 @@ def up(
     from openclaw_rl.gateway.auth import check_bind
     from openclaw_rl.policy.embedded import model_files
     from openclaw_rl.processes.single import only_one
-    from openclaw_rl.processes.up import Supervisor
+    from openclaw_rl.processes.up import REFUSED, ChildRefusedError, Supervisor
 
     check_bind(settings)
     with only_one(settings.home, "supervisor"):
@@ -87,7 +87,11 @@ def up(
             else f"{settings.served_name} will answer at {address}"
         )
         _say("Ctrl-C stops; `openclaw-rl up` goes on where it stopped")
-        Supervisor(_as_arguments(config_file, flags), _say).run()
+        try:
+            Supervisor(_as_arguments(config_file, flags), _say).run()
+        except ChildRefusedError as error:
+            _say(f"openclaw-rl: {error}")
+            raise typer.Exit(REFUSED) from None
 
 
 @app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 
 from running_processes import START_SECONDS, House, eventually, is_alive
@@ -50,9 +51,21 @@ def test_a_second_up_on_the_same_data_is_refused_in_one_line(house: House) -> No
     assert refused.stderr.startswith("openclaw-rl: another supervisor already runs")
 
 
+def test_up_ends_in_one_line_when_its_port_is_taken(house: House) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        model = ("--model", str(house.model_folder))
+        refused = house.run("up", "--data-dir", str(house.data), "--port", port, *model)
+    assert refused.returncode == 2
+    assert f"cannot listen on 127.0.0.1:{port}" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_a_child_that_keeps_failing_is_tried_ever_more_rarely_but_always_again() -> None:
     said: list[str] = []
-    child = Child("server", ["no-such-command"])
+    child = Child("server", ["--version"])
     for _ in range(3):
         child.start_at = time.monotonic()
         child.tend(said.append)

@@ -27,10 +27,10 @@ from openclaw_rl.model import Message
 from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.embedded import model_files
 from openclaw_rl.policy.embedded.network import Network
-from openclaw_rl.processes.up import Supervisor
+from openclaw_rl.processes.up import ChildRefusedError, Supervisor
 from openclaw_rl.store import Store
 
-CONVERSATIONS = 12
+CONVERSATIONS = 8
 """Held at the same time."""
 
 EVALUATE_EVERY = 4
@@ -60,7 +60,7 @@ class Demo:
         try:
             with self._screen:
                 asyncio.run(self._talk_and_measure(folder, supervisor, started))
-        except (httpx2.HTTPError, ExceptionGroup, TimeoutError) as error:
+        except (httpx2.HTTPError, ExceptionGroup, TimeoutError, ChildRefusedError) as error:
             self._screen.log(f"stopped: {_first(error)}; run the same command again to go on")
             raise SystemExit(1) from None
         except KeyboardInterrupt:

@@ -22,6 +22,14 @@ STOP_SECONDS = 60.0
 Say = Callable[[str], None]
 
 
+REFUSED = 2
+"""The exit status of a process whose user must mend something first; it has said what in one line."""
+
+
+class ChildRefusedError(RuntimeError):
+    """A process cannot start as it is told to; starting it again would not help."""
+
+
 @dataclass(slots=True)
 class Child:
     """One of our processes."""
@@ -38,7 +46,7 @@ class Child:
         self.process = subprocess.Popen(command, env=environment(), start_new_session=True)
 
     def tend(self, say: Say) -> None:
-        """Start it when it is due; notice when it has ended."""
+        """Start it when it is due; notice when it has ended. Raises ChildRefusedError."""
         if self.process is None:
             if time.monotonic() >= self.start_at:
                 self.start()
@@ -47,6 +55,8 @@ class Child:
         if code is None:
             return
         self.process = None
+        if code == REFUSED:
+            raise ChildRefusedError(f"the {self.name} cannot run; see above")
         ran_well = time.monotonic() - self.start_at > 2 * LONGEST_BACKOFF_SECONDS
         self.failures = 1 if ran_well else self.failures + 1
         wait = min(LONGEST_BACKOFF_SECONDS, 0.5 * 2 ** min(self.failures, 8))
@@ -83,7 +93,7 @@ class Supervisor:
         self._stop = threading.Event()
 
     def run(self) -> None:
-        """Until SIGINT or SIGTERM."""
+        """Until SIGINT or SIGTERM. Raises ChildRefusedError, with both stopped, if one cannot start."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
         try:
