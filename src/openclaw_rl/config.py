@@ -125,8 +125,10 @@ class LearnSettings(Section):
     """Train every weight instead of an adapter."""
     teacher: Literal["base", "current"] = "base"
     """Whose log-probs, given the hint, are distilled: the frozen base's or the current policy's."""
-    reward_weight: float = Field(1.0, ge=0)
-    hint_weight: float = Field(1.0, ge=0)
+    reward_weight: float = Field(0.3, ge=0)
+    """Of the score in the combined advantage. At 1 the embedded model learns to be short and to say less."""
+    hint_weight: float = Field(2.0, ge=0)
+    """Of the teacher's log-prob gap in the combined advantage."""
     clip_low: float = Field(0.2, gt=0, lt=1)
     clip_high: float = Field(0.28, gt=0)
     kl_weight: float = Field(0.0, ge=0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 import torch
-from tiny_model import load_network, write_model
+from learnable_model import load_network, write_model
 
 from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.embedded.network import Network

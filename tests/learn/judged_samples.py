@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import torch
-from tiny_model import sample_turn
+from learnable_model import sample_turn
 
 from openclaw_rl.config import LearnSettings
 from openclaw_rl.learn.trainer import Trainer

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_samples import HINT, a_sample
-from tiny_model import sample_turn
+from learnable_model import sample_turn
 
 from openclaw_rl.learn.batch import Packed, Scored, packed, student, teacher, with_hint
 from openclaw_rl.model import Message

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 from judged_samples import a_trainer, same, some_samples, weights_of
+from learnable_model import MODEL, load_network, write_model
 from safetensors.torch import load_file, save_file
-from tiny_model import MODEL, load_network, write_model
 
 from openclaw_rl.config import LearnSettings
 from openclaw_rl.learn import checkpoint

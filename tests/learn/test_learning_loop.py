@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from judged_samples import HINT, a_trainer, put, same, weights_of
-from tiny_model import MODEL, sample_turn
+from learnable_model import MODEL, sample_turn
 
 from openclaw_rl.config import LearnSettings
 from openclaw_rl.learn import checkpoint

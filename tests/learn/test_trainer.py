@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from judged_samples import HINT, a_sample, a_trainer, same, some_samples, weights_of
-from tiny_model import load_network, sample_turn
+from learnable_model import load_network, sample_turn
 
 from openclaw_rl.config import LearnSettings
 from openclaw_rl.learn.batch import student, teacher
