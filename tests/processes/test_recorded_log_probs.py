@@ -1,0 +1,86 @@
+"""What the server recorded while it streamed is what its version computes: time to first token, log-probs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from openai import OpenAI
+from running_processes import House
+
+from openclaw_rl.config import EMBEDDED_MODEL
+from openclaw_rl.model import Turn
+from openclaw_rl.policy.embedded.model_files import resolve
+from openclaw_rl.policy.embedded.network import Network
+from openclaw_rl.policy.embedded.sampler import token_log_probs
+
+LONG_REPLY = 60
+
+DTYPES = [
+    pytest.param("float32", 1e-3, id="float32"),
+    # Rounding of bfloat16 depends on how many tokens are computed together: one, or the whole reply.
+    pytest.param("bfloat16", 0.25, id="bfloat16"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
+def test_a_stream_begins_early_and_its_log_probs_are_those_of_a_forward_pass(
+    house: House, dtype: str, tolerance: float
+) -> None:
+    _check(house, house.model_folder, "tiny", dtype, tolerance)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
+def test_the_same_of_the_embedded_model(house: House, dtype: str, tolerance: float) -> None:
+    house.model_folder = resolve(EMBEDDED_MODEL, print)
+    _check(house, house.model_folder, EMBEDDED_MODEL, dtype, tolerance)
+
+
+def _check(house: House, folder: Path, model: str, dtype: str, tolerance: float) -> None:
+    house.start("serve", f"model.dtype={dtype}")
+    house.wait_until_ready()
+    turn, first, whole = _long_reply(house, model)
+    worst = _largest_difference(turn, folder, getattr(torch, dtype))
+    print(f"{model} {dtype}: first token after {first:.3f} s of {whole:.3f} s, log-probs within {worst:.6f}")
+    assert first < whole / 3
+    assert worst < tolerance
+
+
+def _long_reply(house: House, model: str) -> tuple[Turn, float, float]:
+    """A streamed reply of many tokens: its turn, and seconds to the first text and to the end."""
+    with OpenAI(base_url=f"{house.url}/v1", api_key="any", max_retries=0) as client:
+        for seed in range(20):
+            started = time.monotonic()
+            first = 0.0
+            stream = client.chat.completions.create(
+                model=model,
+                messages=[{"role": "user", "content": "Tell me all about the sea."}],
+                max_tokens=200,
+                temperature=0.7,
+                seed=seed,
+                stream=True,
+            )
+            for chunk in stream:
+                if not first and chunk.choices and chunk.choices[0].delta.content:
+                    first = time.monotonic() - started
+            turn = house.store.conversations.turn(chunk.id.removeprefix("chatcmpl-"))
+            assert turn is not None
+            if len(turn.response_ids) >= LONG_REPLY:
+                return turn, first, time.monotonic() - started
+    raise AssertionError("no seed gave a long reply")
+
+
+@torch.inference_mode()
+def _largest_difference(turn: Turn, folder: Path, dtype: torch.dtype) -> float:
+    network = Network.load(folder, dtype=dtype, device=torch.device("cpu"), adapter_targets=())
+    sequence = (turn.prompt_ids + turn.response_ids)[:-1]
+    keep = torch.arange(len(turn.prompt_ids) - 1, len(sequence))
+    fresh = token_log_probs(
+        network.packed_logits([sequence], keep),
+        torch.tensor(turn.response_ids),
+        torch.full((len(turn.response_ids),), turn.sampling.temperature),
+    )
+    return (fresh - torch.tensor(turn.logprobs)).abs().max().item()
