@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -83,7 +84,9 @@ class Demo:
         return [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
 
     def _command(self) -> str:
-        return f"openclaw-rl up --data-dir {self._run.folder}"
+        # As it was called: the virtual environment that holds it need not be on the PATH.
+        called = sys.argv[0] if Path(sys.argv[0]).name == "openclaw-rl" else "openclaw-rl"
+        return f"{called} up --data-dir {self._run.folder}"
 
     async def _talk_and_measure(self, folder: Path, supervisor: Supervisor, started: float) -> None:
         tending = asyncio.create_task(self._tend(supervisor))
