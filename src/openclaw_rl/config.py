@@ -19,7 +19,7 @@ ENVIRONMENT_PREFIX = "OPENCLAW_RL_"
 CONFIG_FILE = "openclaw-rl.toml"
 EMBEDDED_MODEL = "smollm2-135m-instruct"
 
-Method = Literal["binary", "opd", "combined"]
+Method = Literal["binary", "opd", "opd_top_k", "combined", "hybrid"]
 
 
 class ConfigError(ValueError):
@@ -103,12 +103,13 @@ class JudgeSettings(Section):
 class LearnSettings(Section):
     enabled: bool = True
     """False keeps judging and stops training."""
-    method: Method = "combined"
-    """binary: rewards. opd: distillation from the model that saw the hint. combined: both."""
+    method: Method = "hybrid"
+    """binary: rewards. opd: the sampled tokens' log-probs under the model that saw the hint. opd_top_k: its
+    likeliest tokens. combined: rewards and opd. hybrid: rewards and opd_top_k."""
     batch_size: int = Field(16, ge=1)
     """Samples of one update."""
     learning_rate: float = Field(1e-3, gt=0)
-    """Of Adam, constant. Right for an adapter on the embedded model; try 1e-4 for models of 1B and more."""
+    """Of Adam. Right for an adapter on the embedded model; try 1e-4 for models of 1B and more."""
     lora_rank: int = Field(16, ge=1)
     lora_alpha: float = Field(32, gt=0)
     lora_targets: tuple[str, ...] = (
@@ -123,16 +124,40 @@ class LearnSettings(Section):
     """Linear layers that get an adapter, by the last part of their name."""
     full_fine_tuning: bool = False
     """Train every weight instead of an adapter."""
-    teacher: Literal["base", "current"] = "base"
-    """Whose log-probs, given the hint, are distilled: the frozen base's or the current policy's."""
     reward_weight: float = Field(0.3, ge=0)
-    """Of the score in the combined advantage. At 1 the embedded model learns to be short and to say less."""
-    hint_weight: float = Field(2.0, ge=0)
-    """Of the teacher's log-prob gap in the combined advantage."""
+    """Of the score."""
+    baseline_decay: float = Field(0.0, ge=0, lt=1)
+    """Above 0, the running mean of past rewards is subtracted from a lone reply's score (0.9 is usual)."""
+    teacher: Literal["base", "current"] = "current"
+    """Who reads the hint and is distilled: the frozen base or the current policy."""
+    hint_weight: float = Field(1.0, ge=0)
+    """Of what the teacher says."""
+    max_hints: int = Field(3, ge=1)
+    """Candidate hints of one turn, for hybrid and opd_top_k; the shortest are kept."""
+    hint_selection: Literal["sequence_optimal", "token_optimal", "shortest"] = "sequence_optimal"
+    """Which candidate teaches: of the largest overlap with the policy over the reply, at each token, or the
+    shortest."""
+    top_k: int = Field(4, ge=1)
+    """Tokens compared at each position, for hybrid and opd_top_k."""
+    distilled_tokens: Literal["student", "teacher", "overlap"] = "student"
+    """Whose likeliest tokens are compared."""
+    max_gap: float = Field(1.0, gt=0)
+    """Bound on the teacher's log-prob gap at one token, for hybrid."""
+    anchor_to_base: bool = False
+    """Pull turns that have a score and no hint towards the frozen base, for hybrid."""
     clip_low: float = Field(0.2, gt=0, lt=1)
     clip_high: float = Field(0.28, gt=0)
+    max_ratio: float = Field(10.0, gt=1)
+    """Importance ratios are truncated here."""
+    max_sequence_ratio: float = Field(2.0, gt=1)
+    """A sample whose mean token ratio (geometric) is above this, or below its inverse, does not learn from
+    its score."""
     kl_weight: float = Field(0.0, ge=0)
-    """Pull towards the frozen base, by the k3 estimator."""
+    """Pull towards the frozen base on the sampled tokens."""
+    kl_estimator: Literal["k1", "k2", "k3"] = "k3"
+    """k1 is taken from the advantage; k2 and k3 are added to the loss."""
+    entropy_weight: float = Field(0.0, ge=0)
+    """Of an entropy bonus."""
     max_grad_norm: float = Field(1.0, gt=0)
     weight_decay: float = Field(0.0, ge=0)
     max_staleness: int = Field(4, ge=0)

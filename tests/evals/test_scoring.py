@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-
 from openclaw_rl.evals.brief_user import answer_terms
-from openclaw_rl.evals.scoring import content_words, style_fault, useful_fault
+from openclaw_rl.evals.scoring import style_fault, useful_fault
 
 LABELLED = [
     json.loads(line)
@@ -47,19 +45,19 @@ def test_a_reply_that_was_cut_is_not_useful() -> None:
 def test_short_and_empty_replies_answer_at_most_one_question_of_forty(cheat: str) -> None:
     answered = [
         question
-        for question, terms in answer_terms().items()
+        for question, terms in answer_terms("held_out").items()
         if not useful_fault(cheat, terms, finished=True)
     ]
     assert len(answered) <= 1
 
 
 def test_repeating_the_question_answers_it_never() -> None:
-    for question, terms in answer_terms().items():
+    for question, terms in answer_terms("held_out").items():
         assert useful_fault(question, terms, finished=True) == "no answer in it"
 
 
 def test_usefulness_agrees_with_labels_by_hand() -> None:
-    terms = answer_terms()
+    terms = answer_terms("held_out")
     verdicts = [not useful_fault(one["reply"], terms[one["question"]], finished=True) for one in LABELLED]
     labels = [one["answers"] for one in LABELLED]
     assert len(labels) >= 150
@@ -68,7 +66,3 @@ def test_usefulness_agrees_with_labels_by_hand() -> None:
     print(f"agreement {agreement:.3f}, of accepted replies {sum(accepted) / len(accepted):.3f} answer")
     assert agreement >= 0.78
     assert sum(accepted) / len(accepted) >= 0.85
-
-
-def test_content_words_ignore_endings_and_small_words() -> None:
-    assert content_words("Why do plants grow?") == content_words("The plant is growing") == {"plant", "grow"}

@@ -10,7 +10,7 @@ from learnable_model import sample_turn
 
 from openclaw_rl.config import LearnSettings
 from openclaw_rl.learn.trainer import Trainer
-from openclaw_rl.model import Judgement, NextState, Sample, Score, Turn
+from openclaw_rl.model import Judgement, NextState, Sample, Score, Turn, Vote
 from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.store import Store, new_id
@@ -18,8 +18,13 @@ from openclaw_rl.store import Store, new_id
 HINT = "Please answer in French, and be brief."
 
 
-def a_sample(turn: Turn, score: Score | None = 1, hint: str | None = None) -> Sample:
-    judgement = Judgement("judge_1", turn.id, "ns_1", "rules", score, hint, (), 3.0)
+def a_sample(turn: Turn, score: Score | None = 1, *hints: str | None) -> Sample:
+    """A judged turn; of several hints the longest is the judgement's, as the judge would choose."""
+    given = [hint for hint in hints if hint]
+    votes = tuple(Vote("directive", 1, hint=hint) for hint in given)
+    judgement = Judgement(
+        "judge_1", turn.id, "ns_1", "rules", score, max(given, key=len, default=None), votes, 3.0
+    )
     said = NextState("ns_1", turn.id, "conversation", ({"role": "user", "content": "Hm."},), 2.5)
     return Sample(turn, judgement, said)
 
@@ -49,8 +54,12 @@ def put(store: Store, turn: Turn, score: Score | None = 1, hint: str | None = No
 
 
 def a_trainer(network: Network, template: ChatTemplate, **settings: Any) -> Trainer:
-    """A trainer of an adapter of rank 4 whose steps are large enough to see."""
-    return Trainer(network, template, LearnSettings(**{"lora_rank": 4, "lora_alpha": 8, **settings}))
+    """A trainer of an adapter of rank 4 whose steps are large enough to see; by default combined."""
+    return Trainer(
+        network,
+        template,
+        LearnSettings(**{"method": "combined", "lora_rank": 4, "lora_alpha": 8, **settings}),
+    )
 
 
 def weights_of(trainer: Trainer) -> dict[str, torch.Tensor]:

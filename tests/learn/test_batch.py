@@ -76,7 +76,7 @@ def test_the_teacher_reads_the_hint_in_the_last_user_message_before_the_same_rep
         {"role": "user", "content": "Second."},
     )
     turn = sample_turn(network, template, messages=messages, temperature=0.7)
-    part = teacher(5, a_sample(turn, hint=HINT), template)
+    part = teacher(5, a_sample(turn), HINT, template)
     assert part.index == 5
     assert part.temperature == 0.7
     assert part.response_ids == turn.response_ids
@@ -94,13 +94,8 @@ def test_the_teacher_reads_the_hint_in_the_last_user_message_before_the_same_rep
 def test_the_teacher_sees_the_tools_that_the_turn_had(network: Network, template: ChatTemplate) -> None:
     tool = {"type": "function", "function": {"name": "read_file", "parameters": {}}}
     turn = sample_turn(network, template, tools=(tool,))
-    part = teacher(0, a_sample(turn, hint=HINT), template)
+    part = teacher(0, a_sample(turn), HINT, template)
     assert "read_file" in template.decode(part.prompt_ids)
-
-
-def test_a_sample_without_a_hint_has_no_teacher(network: Network, template: ChatTemplate) -> None:
-    with pytest.raises(ValueError, match="no hint"):
-        teacher(0, a_sample(sample_turn(network, template)), template)
 
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}

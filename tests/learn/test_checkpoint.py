@@ -99,7 +99,13 @@ def test_the_folder_is_named_by_its_number_and_its_manifest_tells_its_hash(
     folder, digest = checkpoint.save(trainer, model_folder, MODEL, tmp_path / "versions", 12)
     assert folder == tmp_path / "versions" / "000012"
     manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
-    assert manifest == {"version": 12, "model": MODEL, "weights": WEIGHTS_FILE, "sha256": digest}
+    assert manifest == {
+        "version": 12,
+        "model": MODEL,
+        "weights": WEIGHTS_FILE,
+        "sha256": digest,
+        "reward_baseline": 0.0,
+    }
     assert [path.name for path in (tmp_path / "versions").iterdir()] == ["000012"]
 
 

@@ -36,8 +36,8 @@ class Ground:
     model_folder: Path
     home: Path
     cores: CoreShare
-    drawn: Turn
-    """The turn that all samples are copies of."""
+    drawn: tuple[Turn, ...]
+    """Turns on different prompts, of which the samples are copies, one after the other."""
     clock: float = 100.0
     during_step: Callable[[], None] = lambda: None
     """Called when an update is being computed, before its first pass."""
@@ -46,7 +46,9 @@ class Ground:
         return Trainer(self.network, self.template, settings, before_pass=lambda: self.during_step())
 
     def learner(self, batch_size: int = 2, **settings: Any) -> Learner:
-        chosen = LearnSettings(lora_rank=4, lora_alpha=8, batch_size=batch_size, **settings)
+        chosen = LearnSettings(
+            **{"method": "combined", "lora_rank": 4, "lora_alpha": 8, "batch_size": batch_size, **settings}
+        )
         return Learner(
             self.store,
             self.trainer(chosen),
@@ -61,7 +63,7 @@ class Ground:
         """One more waiting sample, newer than all before unless it says otherwise."""
         self.clock += 1
         fields = {"id": new_id("turn"), "finished_at": self.clock, **changes}
-        return put(self.store, replace(self.drawn, **fields), score, hint)
+        return put(self.store, replace(self.drawn[int(self.clock) % len(self.drawn)], **fields), score, hint)
 
     def fill(self, count: int = 2, **changes: Any) -> list[Turn]:
         return [self.add(**changes) for _ in range(count)]
@@ -102,7 +104,8 @@ def ground(
     store: Store, network: Network, template: ChatTemplate, model_folder: Path, tmp_path: Path
 ) -> Iterator[Ground]:
     cores = CoreShare(tmp_path / "home", "learner", 1)
-    drawn = sample_turn(network, template, max_tokens=6)
+    texts = ("Hello there", "Hi", "Who?", "Count to three.")
+    drawn = tuple(sample_turn(network, template, text, max_tokens=6) for text in texts)
     yield Ground(store, network, template, model_folder, tmp_path / "home", cores, drawn)
     cores.close()
 
@@ -179,7 +182,7 @@ def test_an_unfit_sample_is_set_aside_with_its_reason_and_takes_no_place_in_a_ba
 
 
 def test_a_sample_of_exactly_the_longest_length_is_trained(ground: Ground) -> None:
-    turns = ground.fill(prompt_ids=(7,) * (64 - len(ground.drawn.response_ids)))
+    turns = ground.fill(prompt_ids=(7,) * (64 - len(ground.drawn[0].response_ids)))
     assert ground.learner(max_sample_tokens=64).learn_once() is True
     assert ground.states(turns) == [TurnState.TRAINED] * 2
 

@@ -12,12 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openclaw_rl.learn.objectives import (
-    advantages,
-    clipped_surrogate,
-    kl_to_reference,
-    sum_of_sample_means,
-)
+from openclaw_rl.learn.objectives.advantage import combined
+from openclaw_rl.learn.objectives.divergence import kl_loss
+from openclaw_rl.learn.objectives.surrogate import clipped_surrogate, sum_of_sample_means
 
 LOW, HIGH = 0.2, 0.28
 
@@ -137,8 +134,8 @@ def test_float32_stays_finite_for_any_log_probs(tokens: Tokens) -> None:
         clip_low=LOW,
         clip_high=HIGH,
     )
-    kl = kl_to_reference(
-        current, torch.tensor(tokens.column(1)), torch.tensor(tokens.owners()), batch_size=16
+    kl = kl_loss(
+        current, torch.tensor(tokens.column(1)), torch.tensor(tokens.owners()), batch_size=16, estimator="k3"
     )
     (found.loss + kl).backward()
     assert found.loss.isfinite()
@@ -219,7 +216,7 @@ def test_gradients_agree_with_finite_differences(tokens: list[tuple[float, float
         clipped = clipped_surrogate(
             current, behaviour, advantage, owners, batch_size=3, clip_low=LOW, clip_high=HIGH
         )
-        return clipped.loss + 0.1 * kl_to_reference(current, behaviour, owners, batch_size=3)
+        return clipped.loss + 0.1 * kl_loss(current, behaviour, owners, batch_size=3, estimator="k3")
 
     assert torch.autograd.gradcheck(loss, (current,))
 
@@ -233,11 +230,12 @@ def test_the_kl_estimate_is_the_formula_and_never_negative(tokens: Tokens, batch
             difference = min(20.0, max(-20.0, reference - current))
             of_sample += math.exp(difference) - difference - 1
         total += of_sample / len(sample)
-    found = kl_to_reference(
+    found = kl_loss(
         double(tokens.column(0)),
         double(tokens.column(1)),
         torch.tensor(tokens.owners()),
         batch_size=batch_size,
+        estimator="k3",
     ).item()
     assert found == pytest.approx(total / batch_size, rel=1e-9, abs=1e-12)
     assert found >= -1e-15
@@ -245,7 +243,7 @@ def test_the_kl_estimate_is_the_formula_and_never_negative(tokens: Tokens, batch
 
 def test_the_kl_estimate_is_zero_without_difference() -> None:
     same = double([-1.0, -7.0])
-    assert kl_to_reference(same, same, torch.tensor([0, 0]), batch_size=2).item() == 0.0
+    assert kl_loss(same, same, torch.tensor([0, 0]), batch_size=2, estimator="k3").item() == 0.0
 
 
 tokens_with_hints = st.lists(
@@ -265,7 +263,7 @@ def test_the_advantage_is_the_formula_and_never_reads_a_teacher_that_was_not_the
     tokens: list[tuple[float, float, float, bool]], reward_weight: float, hint_weight: float
 ) -> None:
     tokens = [(r, t if math.isfinite(t) or not h else -2.0, b, h) for r, t, b, h in tokens]
-    found = advantages(
+    found = combined(
         double([token[0] for token in tokens]),
         double([token[1] for token in tokens]),
         double([token[2] for token in tokens]),

@@ -21,7 +21,7 @@ from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.embedded.attention import SHORT
 from openclaw_rl.policy.embedded.network import Network
 
-METHODS = ("binary", "opd", "combined")
+METHODS = ("binary", "opd", "opd_top_k", "combined", "hybrid")
 
 
 def scores(trainer: Trainer, sample: Sample, *, use_base: bool = False) -> torch.Tensor:
@@ -30,7 +30,7 @@ def scores(trainer: Trainer, sample: Sample, *, use_base: bool = False) -> torch
 
 
 def gap_to_teacher(trainer: Trainer, sample: Sample, template: ChatTemplate) -> torch.Tensor:
-    taught = trainer.log_probs([teacher(0, sample, template)], use_base=True)[0]
+    taught = trainer.log_probs([teacher(0, sample, sample.hint or "", template)], use_base=True)[0]
     return taught - torch.tensor(sample.turn.logprobs)
 
 
@@ -158,7 +158,7 @@ def test_combined_advantages_are_the_score_plus_the_gap_to_the_teacher(
     assert metrics["loss"] == pytest.approx(-((-0.5 + 2 * gap.mean().item()) + 0.5) / 2, abs=1e-4)
     assert metrics["teacher_gap"] == pytest.approx(gap.mean().item(), abs=1e-5)
     assert metrics["mean_advantage"] == pytest.approx(gap.mean().item(), abs=1e-4)
-    assert (metrics["samples"], metrics["hinted_share"], metrics["mean_reward"]) == (2, 0.5, 0)
+    assert (metrics["samples"], metrics["hinted_samples"], metrics["mean_reward"]) == (2, 1, 0)
     assert metrics["tokens"] == 2 * len(turn.response_ids)
 
 
@@ -220,7 +220,9 @@ def test_many_small_passes_give_the_gradient_of_one(network: Network, template: 
     passes: list[int] = []
     found = []
     for tokens_per_pass in (64, 4096):
-        settings = LearnSettings(lora_rank=4, kl_weight=0.1, tokens_per_pass=tokens_per_pass)
+        settings = LearnSettings(
+            method="combined", lora_rank=4, kl_weight=0.1, tokens_per_pass=tokens_per_pass
+        )
         counted: list[None] = []
         trainer = Trainer(network, template, settings, before_pass=partial(counted.append, None))
         stir(trainer)

@@ -1,8 +1,8 @@
 """A simulated user who wants one short sentence that really answers, and says so in many ways.
 
-Reads questions and phrases from `data/`. Reacts to a reply as a person would: complains about length,
-about emptiness and about a reply that was cut off, sometimes without saying what is wanted, and says
-thanks. Knows no server.
+Reads questions, phrases and what answers are made of from `data/`. Reacts to a reply as a person would:
+complains about length, about emptiness and about a reply that was cut off, sometimes without saying what
+is wanted, and says thanks. Knows no server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
 
-from openclaw_rl.evals.scoring import Plausibility, style_fault
+from openclaw_rl.evals.scoring import style_fault, useful_fault
 
 Mood = Literal["pleased", "too_long", "too_long_implicit", "empty", "cut_off"]
 
@@ -28,7 +28,10 @@ class Reaction:
     words: str
 
 
-def questions(name: Literal["train", "held_out"]) -> list[str]:
+QuestionSet = Literal["train", "held_out"]
+
+
+def questions(name: QuestionSet) -> list[str]:
     """One of the two question sets; no topic of one occurs in the other."""
     text = files("openclaw_rl.evals").joinpath(f"data/questions_{name}.txt").read_text(encoding="utf-8")
     return [line for line in text.splitlines() if line.strip()]
@@ -40,9 +43,12 @@ def phrases() -> dict[str, Sequence[str]]:
     return tomllib.loads(text)
 
 
-def answer_terms() -> dict[str, Sequence[str]]:
-    """For each evaluated held-out question, word beginnings of which an answer contains at least one."""
-    text = files("openclaw_rl.evals").joinpath("data/answers_held_out.toml").read_text(encoding="utf-8")
+def answer_terms(name: QuestionSet) -> dict[str, Sequence[str]]:
+    """By question, word beginnings of which an answer contains at least one.
+
+    Of every training question, and of the first half of the held-out ones: those that are evaluated.
+    """
+    text = files("openclaw_rl.evals").joinpath(f"data/answers_{name}.toml").read_text(encoding="utf-8")
     terms: dict[str, Sequence[str]] = tomllib.loads(text)["terms"]
     return terms
 
@@ -50,8 +56,8 @@ def answer_terms() -> dict[str, Sequence[str]]:
 class BriefUser:
     """Asks training questions in an order of its own and reacts to the replies."""
 
-    def __init__(self, plausibility: Plausibility, seed: int) -> None:
-        self._plausibility = plausibility
+    def __init__(self, seed: int) -> None:
+        self._terms = answer_terms("train")
         self._random = random.Random(seed)
         self._phrases = phrases()
         self._questions: list[str] = []
@@ -63,7 +69,7 @@ class BriefUser:
         return self._questions.pop()
 
     def react(self, question: str, reply: str, *, finished: bool) -> Reaction:
-        """What the user says next. Not for concurrent use: it asks a model whether the reply answers."""
+        """What the user says next to a reply that came whole (`finished`) or was cut off."""
         mood = self._mood(question, reply, finished=finished)
         return Reaction(mood, self._random.choice(self._phrases[mood]))
 
@@ -74,4 +80,4 @@ class BriefUser:
         if fault and fault != "empty":
             implicit = self._random.random() < IMPLICIT_SHARE
             return "too_long_implicit" if implicit else "too_long"
-        return "empty" if fault or not self._plausibility.holds(question, reply) else "pleased"
+        return "empty" if fault or useful_fault(reply, self._terms[question], finished=True) else "pleased"

@@ -13,21 +13,17 @@ import time
 from pathlib import Path
 
 import httpx2
-import torch
 
 from openclaw_rl.config import EMBEDDED_MODEL
 from openclaw_rl.evals import demo_screen
-from openclaw_rl.evals.brief_user import BriefUser, answer_terms, questions
+from openclaw_rl.evals.brief_user import BriefUser, answer_terms
 from openclaw_rl.evals.client import ChatClient
 from openclaw_rl.evals.demo_run import open_run
 from openclaw_rl.evals.demo_screen import Screen
 from openclaw_rl.evals.held_out import MAX_TOKENS, Evaluation, evaluate
 from openclaw_rl.evals.plot import draw
-from openclaw_rl.evals.scoring import Plausibility
 from openclaw_rl.model import Message
-from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.embedded import model_files
-from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.processes.up import ChildRefusedError, Supervisor
 from openclaw_rl.store import Store
 
@@ -35,8 +31,6 @@ CONVERSATIONS = 8
 """Held at the same time."""
 
 EVALUATE_EVERY = 4
-DISTRACTORS = 3
-"""Other questions that the user tells a reply's own question from."""
 
 START_SECONDS = 300.0
 
@@ -56,11 +50,11 @@ class Demo:
         started = time.monotonic() - self._run.seconds
         self._run.save()
         self._screen.log(f"everything of this run is kept in {self._run.folder}")
-        folder = model_files.resolve(EMBEDDED_MODEL, self._screen.log)
+        model_files.resolve(EMBEDDED_MODEL, self._screen.log)  # fetched here, where its progress is seen
         supervisor = Supervisor(self._flags(), self._screen.log)
         try:
             with self._screen:
-                asyncio.run(self._talk_and_measure(folder, supervisor, started))
+                asyncio.run(self._talk_and_measure(supervisor, started))
         except (httpx2.HTTPError, ExceptionGroup, TimeoutError, ChildRefusedError) as error:
             self._screen.log(f"stopped: {_first(error)}; run the same command again to go on")
             raise SystemExit(1) from None
@@ -88,17 +82,13 @@ class Demo:
         called = sys.argv[0] if Path(sys.argv[0]).name == "openclaw-rl" else "openclaw-rl"
         return f"{called} up --data-dir {self._run.folder}"
 
-    async def _talk_and_measure(self, folder: Path, supervisor: Supervisor, started: float) -> None:
+    async def _talk_and_measure(self, supervisor: Supervisor, started: float) -> None:
         tending = asyncio.create_task(self._tend(supervisor))
         try:
             store = Store.open(self._run.folder / "store.sqlite")
             watching = asyncio.create_task(self._watch(store))
-            network, template = await asyncio.to_thread(_load_scorer, folder)
             client = ChatClient(await self._server_url(store))
-            user = BriefUser(
-                Plausibility(network, template, questions("train"), DISTRACTORS),
-                1000 * self._run.seed + store.learning.newest_good_version().number,
-            )
+            user = BriefUser(1000 * self._run.seed + store.learning.newest_good_version().number)
             await self._until_learned(store, client, user, started)
             watching.cancel()
             await client.close()
@@ -153,7 +143,7 @@ class Demo:
     async def _evaluate(self, client: ChatClient, version: int, *, hinted: bool = False) -> Evaluation:
         return await evaluate(
             client,
-            answer_terms(),
+            answer_terms("held_out"),
             model=EMBEDDED_MODEL,
             version=version,
             run=f"held-out-{self._run.folder.name}",
@@ -182,7 +172,7 @@ class Demo:
         question = user.next_question()
         messages: list[Message] = [{"role": "user", "content": question}]
         first = await client.ask(EMBEDDED_MODEL, messages, session=session, max_tokens=MAX_TOKENS)
-        reaction = await asyncio.to_thread(user.react, question, first.text, finished=first.finished)
+        reaction = user.react(question, first.text, finished=first.finished)
         messages += [
             {"role": "assistant", "content": first.text},
             {"role": "user", "content": reaction.words},
@@ -265,13 +255,3 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def _load_scorer(folder: Path) -> tuple[Network, ChatTemplate]:
-    """The frozen base that tells whether a reply answers; one thread, since server and learner work too."""
-    torch.set_num_threads(1)
-    device = torch.device("cpu")
-    network = Network.load(
-        folder, dtype=model_files.choose_dtype("auto", device), device=device, adapter_targets=()
-    )
-    return network, ChatTemplate.load(folder)

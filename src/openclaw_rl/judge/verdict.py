@@ -56,19 +56,24 @@ def score_of(votes: Iterable[Vote]) -> Score | None:
 
 
 def hint_of(votes: Iterable[Vote]) -> str | None:
-    """The longest hint among the directive votes that say 1 (arXiv 2603.10165 v1), or None.
+    """The longest accepted hint (arXiv 2603.10165 v1), or None.
 
     Length is in UTF-8 bytes. For English that is the paper's count of characters; a Chinese character
     says about as much as three Latin letters, and takes three bytes.
     """
-    hints = [
+    hints = hints_of(votes)
+    return hints[-1] if hints else None
+
+
+def hints_of(votes: Iterable[Vote]) -> list[str]:
+    """The distinct hints of the directive votes that say 1, shortest first; those too short are left out."""
+    hints = {
         vote.hint.strip()
         for vote in votes
         if vote.question == "directive" and vote.score == 1 and vote.hint is not None
-    ]
-    accepted = [hint for hint in hints if _size(hint) > SHORTEST_HINT]
-    # Equal lengths are decided by the text, so that the order of the votes never matters.
-    return max(accepted, key=lambda hint: (_size(hint), hint), default=None)
+    }
+    # Equal lengths are ordered by the text, so that the order of the votes never matters.
+    return sorted((hint for hint in hints if _size(hint) > SHORTEST_HINT), key=lambda h: (_size(h), h))
 
 
 def _size(hint: str) -> int:

@@ -44,6 +44,11 @@ class Packed:
     def sequences(self) -> list[tuple[int, ...]]:
         return [part.token_ids for part in self.parts]
 
+    @property
+    def lengths(self) -> list[int]:
+        """Response tokens of each part."""
+        return [len(part.response_ids) for part in self.parts]
+
     def keep(self) -> torch.Tensor:
         """int64 [response tokens]: the positions whose logits predict a response token."""
         spans, start = [], 0
@@ -66,8 +71,7 @@ class Packed:
 
     def spread(self, values: Sequence[float] | Sequence[int]) -> torch.Tensor:
         """One value for each part, repeated for each of its response tokens."""
-        counts = torch.tensor([len(part.response_ids) for part in self.parts])
-        return torch.tensor(values).repeat_interleave(counts)
+        return torch.tensor(values).repeat_interleave(torch.tensor(self.lengths))
 
 
 def student(index: int, sample: Sample) -> Scored:
@@ -76,13 +80,10 @@ def student(index: int, sample: Sample) -> Scored:
     return Scored(index, turn.prompt_ids, turn.response_ids, turn.sampling.temperature)
 
 
-def teacher(index: int, sample: Sample, template: ChatTemplate) -> Scored:
+def teacher(index: int, sample: Sample, hint: str, template: ChatTemplate) -> Scored:
     """The same reply after a prompt whose last user message carries the hint."""
     turn = sample.turn
-    if sample.hint is None:
-        raise ValueError(f"turn {turn.id} has no hint to teach from")
-    hinted = with_hint(turn.messages, sample.hint)
-    prompt_ids = template.prompt_ids(hinted, turn.tools)
+    prompt_ids = template.prompt_ids(with_hint(turn.messages, hint), turn.tools)
     return Scored(index, prompt_ids, turn.response_ids, turn.sampling.temperature)
 
 

@@ -45,7 +45,13 @@ def save(trainer: Trainer, model_folder: Path, model: str, versions: Path, numbe
     save_file(_optimiser_tensors(trainer), aside / OPTIMISER_FILE)
     with weights.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    manifest = {"version": number, "model": model, "weights": weights.name, "sha256": digest}
+    manifest = {
+        "version": number,
+        "model": model,
+        "weights": weights.name,
+        "sha256": digest,
+        "reward_baseline": trainer.baseline,
+    }
     (aside / MANIFEST_FILE).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
     for written in aside.iterdir():
         _flush(written)
@@ -69,6 +75,7 @@ def restore(trainer: Trainer, folder: Path, model: str) -> None:
                 raise CheckpointError(f"{folder}: the weights do not match their hash")
         saved = _saved_parameters(trainer, folder)
         state = load_file(folder / OPTIMISER_FILE)
+        baseline = float(manifest.get("reward_baseline", 0.0))
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise CheckpointError(f"{folder} cannot be resumed from: {error}") from error
     for name, parameter in trainer.parameters.items():
@@ -77,6 +84,7 @@ def restore(trainer: Trainer, folder: Path, model: str) -> None:
     with torch.no_grad():
         for name, parameter in trainer.parameters.items():
             parameter.copy_(saved[name])
+    trainer.baseline = baseline
     _restore_optimiser(trainer, state)
 
 
@@ -85,6 +93,7 @@ def reset(trainer: Trainer, initial: dict[str, torch.Tensor]) -> None:
     with torch.no_grad():
         for name, parameter in trainer.parameters.items():
             parameter.copy_(initial[name])
+    trainer.baseline = 0.0
     trainer.optimiser.state.clear()
 
 

@@ -115,7 +115,7 @@ class Learner:
             return "a recorded log-prob is not finite"
         if settings.method == "binary" and not sample.reward:
             return "no score, and the method learns from scores alone"
-        if settings.method == "opd" and not sample.hint:
+        if settings.method in ("opd", "opd_top_k") and not sample.hint:
             return "no hint, and the method learns from hints alone"
         return ""
 

@@ -82,3 +82,12 @@ def _restricted(probabilities: torch.Tensor, sampling: Sampling) -> torch.Tensor
         before = values.cumsum(0) - values
         values = torch.where(before < sampling.top_p * values.sum(), values, torch.zeros_like(values))
     return torch.zeros_like(probabilities).scatter(0, indices, values)
+
+
+def chosen_log_probs(
+    logits: torch.Tensor, token_ids: torch.Tensor, temperature: torch.Tensor
+) -> torch.Tensor:
+    """`log_probs` of several tokens at each position: `token_ids` and the result are [positions, k]."""
+    divisor = torch.where(temperature > 0, temperature, torch.ones_like(temperature))
+    scaled = logits.float() / divisor.unsqueeze(-1)
+    return scaled.gather(-1, token_ids) - scaled.logsumexp(-1, keepdim=True)
