@@ -30,6 +30,9 @@ from openclaw_rl.store import Store
 CONVERSATIONS = 8
 """Held at the same time."""
 
+ENOUGH_WAITING = 16
+"""With so many turns waiting for an update, no conversation is begun: people are slower than this user."""
+
 EVALUATE_EVERY = 4
 
 START_SECONDS = 300.0
@@ -103,7 +106,7 @@ class Demo:
             self._screen.now.doing = "measuring the hinted teacher"
             self._run.ceiling = await self._evaluate(client, 0, hinted=True)
             self._run.save()
-        talking = asyncio.create_task(self._keep_talking(client, user))
+        talking = asyncio.create_task(self._keep_talking(store, client, user))
         try:
             while not self._run.complete:
                 await asyncio.sleep(0.3)
@@ -150,12 +153,12 @@ class Demo:
             hinted=hinted,
         )
 
-    async def _keep_talking(self, client: ChatClient, user: BriefUser) -> None:
+    async def _keep_talking(self, store: Store, client: ChatClient, user: BriefUser) -> None:
         """Several conversations at a time, one after another, until cancelled."""
 
         async def converse_on() -> None:
             while True:
-                if self._paused.is_set():
+                if self._paused.is_set() or store.learning.count_waiting() >= ENOUGH_WAITING:
                     await asyncio.sleep(0.2)
                 else:
                     self._screen.now.doing = "talking"
