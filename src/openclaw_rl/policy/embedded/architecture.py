@@ -138,7 +138,7 @@ def _block(name: str, layer: Any, config: Any) -> Block:
 
 
 def _norm(module: Any) -> Norm:
-    return Norm(module.weight, float(module.variance_epsilon))
+    return Norm.of(module.weight, float(module.variance_epsilon))
 
 
 def _check_norm(module: nn.Module) -> None:

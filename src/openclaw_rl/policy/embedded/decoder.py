@@ -21,13 +21,17 @@ from openclaw_rl.policy.embedded.projection import LowRank, Projection
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """Root mean square normalisation (arXiv 1910.07467) with a learned weight."""
+    """Root mean square normalisation (arXiv 1910.07467) with a learned weight, computed in float32."""
 
     weight: torch.Tensor
     epsilon: float
 
+    @classmethod
+    def of(cls, weight: torch.Tensor, epsilon: float) -> Norm:
+        return cls(weight if weight.requires_grad else weight.detach().float(), epsilon)
+
     def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
-        return rms_norm(hidden, self.weight.shape, self.weight, self.epsilon)
+        return rms_norm(hidden.float(), self.weight.shape, self.weight.float(), self.epsilon)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +102,21 @@ class Decoder:
         adapter: StackedAdapter | None,
     ) -> torch.Tensor:
         """As `Network.logits`."""
-        hidden: torch.Tensor = self.embedding(token_ids)
-        cosine, sine = self._rotation(hidden, positions)
+        embedded: torch.Tensor = self.embedding(token_ids)
+        dtype = embedded.dtype
+        cosine, sine = self._rotation(embedded, positions)
+        # Every block adds to `hidden`. In float32 that loses nothing, and a token computed alone agrees
+        # better with the same token computed among others than it would in bfloat16.
+        hidden = embedded.float()
         nothing: LayerFactors = (None, None, None, None)
         for number, block in enumerate(self.blocks):
             for_qkv, for_output, for_gate_up, for_down = adapter.layers[number] if adapter else nothing
-            joined = block.query_key_value(block.attention_norm(hidden), for_qkv)
+            joined = block.query_key_value(block.attention_norm(hidden).to(dtype), for_qkv)
             attended = self._attend(number, block, joined, cosine, sine, attention)
             hidden = hidden + block.output(attended, for_output)
-            gate, up = block.gate_up(block.feed_forward_norm(hidden), for_gate_up).chunk(2, dim=-1)
+            gate, up = block.gate_up(block.feed_forward_norm(hidden).to(dtype), for_gate_up).chunk(2, dim=-1)
             hidden = hidden + block.down(silu(gate) * up, for_down)
-        logits: torch.Tensor = self.head(self.norm(hidden[keep]))
+        logits: torch.Tensor = self.head(self.norm(hidden[keep]).to(dtype))
         return logits
 
     def _attend(
@@ -125,7 +133,7 @@ class Decoder:
         turning = by_head[:, : self.heads + self.key_heads]
         if block.query_norm is not None and block.key_norm is not None:
             query, key = turning[:, : self.heads], turning[:, self.heads :]
-            turning = torch.cat([block.query_norm(query), block.key_norm(key)], dim=1)
+            turning = torch.cat([block.query_norm(query), block.key_norm(key)], dim=1).to(joined.dtype)
         turned = torch.addcmul(turning * cosine, turning.roll(self.head_width // 2, -1), sine)
         turned = turned.transpose(0, 1)
         output = attention(
