@@ -180,7 +180,7 @@ class EmbeddedEngine:
             network = Network.load(folder, dtype=self._network.dtype, device=device, adapter_targets=targets)
             return Weights(version.number, network, None)
         adapter = Adapter.load(folder, self._network.adapted)
-        return Weights(version.number, self._network, adapter.to(self._network.dtype, self._network.device))
+        return Weights(version.number, self._network, self._network.prepared(adapter))
 
     # Below: the engine's thread.
 

@@ -18,6 +18,7 @@ import torch
 from openclaw_rl.model import Sampling
 from openclaw_rl.policy.embedded.adapter import Adapter
 from openclaw_rl.policy.embedded.arena import Arena, CachedAttention, Span
+from openclaw_rl.policy.embedded.decoder import StackedAdapter
 from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.policy.embedded.prefix_cache import PrefixCache
 from openclaw_rl.policy.embedded.sampler import Dice, draw
@@ -30,7 +31,7 @@ class Weights:
 
     version: int
     network: Network
-    adapter: Adapter | None
+    adapter: Adapter | StackedAdapter | None
 
 
 @dataclass(eq=False, slots=True)

@@ -1,0 +1,103 @@
+"""Linear layers that read the same input, computed as one, and the low-rank term that an adapter adds.
+
+One product for query, key and value costs what the widest of them costs alone, and so do the factors of
+an adapter once they are stacked. Knows no model and no attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn.functional import linear
+
+from openclaw_rl.policy.embedded.adapter import Adapter
+
+FEW_ROWS = 32
+"""Up to so many rows a CPU multiplies by thin factors faster in float32 than in bfloat16, whose kernels
+take longer to start (8 rows, rank 16: 26 us for both factors instead of 90 us)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LowRank:
+    """The adapter's term for one projection: inputs @ down @ up, its scale in `up`.
+
+    `down` is [inputs, ranks] and `up` [ranks, outputs], in the model's dtype. Where several layers are
+    stacked, `up` holds a block for each and zeros between them.
+    """
+
+    down: torch.Tensor
+    up: torch.Tensor
+    float32: tuple[torch.Tensor, torch.Tensor] | None = None
+    """The same two numbers by numbers, for a few rows on a CPU."""
+
+    def for_serving(self) -> LowRank:
+        """The same, fixed, with what makes decoding fast."""
+        down, up = self.down.detach().contiguous(), self.up.detach().contiguous()
+        slow_to_start = down.device.type == "cpu" and down.dtype == torch.bfloat16
+        return LowRank(down, up, (down.float(), up.float()) if slow_to_start else None)
+
+    def added_to(self, output: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        """`output` plus the term; without gradients `output` itself is changed."""
+        if torch.is_grad_enabled():
+            return torch.addmm(output, inputs @ self.down, self.up)
+        if self.float32 is not None and len(inputs) <= FEW_ROWS:
+            down, up = self.float32
+            return output.add_(inputs.float() @ down @ up)
+        return output.addmm_(inputs @ self.down, self.up)
+
+
+class Projection:
+    """One or several linear layers of a model. Their outputs lie side by side."""
+
+    def __init__(self, layers: Mapping[str, nn.Linear]) -> None:
+        """`layers` by full name. If they are frozen, their weights become views of one tensor."""
+        self._layers = dict(layers)
+        self.widths = [layer.out_features for layer in self._layers.values()]
+        self._trained = any(layer.weight.requires_grad for layer in self._layers.values())
+        if not self._trained:
+            self._weight = _joined([layer.weight for layer in self._layers.values()])
+            biases = [layer.bias for layer in self._layers.values() if layer.bias is not None]
+            self._bias = _joined(biases) if biases else None
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._layers)
+
+    def __call__(self, inputs: torch.Tensor, low_rank: LowRank | None) -> torch.Tensor:
+        """[tokens, inputs] to [tokens, sum of widths]."""
+        if self._trained:
+            output = torch.cat([layer(inputs) for layer in self._layers.values()], dim=-1)
+        else:
+            output = linear(inputs, self._weight, self._bias)
+        return output if low_rank is None else low_rank.added_to(output, inputs)
+
+    def stacked(self, adapter: Adapter) -> LowRank | None:
+        """The adapter's factors for these layers as one pair. Gradients reach the factors."""
+        downs, ups, start = [], [], 0
+        total = sum(self.widths)
+        for (name, layer), width in zip(self._layers.items(), self.widths, strict=True):
+            if name in adapter.factors:
+                down, up = adapter.factors[name]
+                block = up.t() * adapter.scale
+                downs.append(down.t())
+                ups.append(nn.functional.pad(block, (start, total - start - width)))
+                dtype = layer.weight.dtype
+            start += width
+        if not downs:
+            return None
+        return LowRank(torch.cat(downs, dim=1).to(dtype), torch.cat(ups).to(dtype))
+
+
+def _joined(parameters: Sequence[torch.Tensor]) -> torch.Tensor:
+    """All rows in one tensor, which the parameters now share."""
+    if len(parameters) == 1:
+        return parameters[0].detach()
+    whole = torch.cat([parameter.detach() for parameter in parameters])
+    start = 0
+    for parameter in parameters:
+        parameter.data = whole[start : start + len(parameter)]
+        start += len(parameter)
+    return whole
