@@ -34,7 +34,7 @@ app = typer.Typer(
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file; else ./openclaw-rl.toml.")]
 DataDir = Annotated[str | None, typer.Option("--data-dir", help="Store, versions and process files.")]
 Model = Annotated[str | None, typer.Option("--model", help="A Hugging Face name or a folder.")]
-Method = Annotated[str | None, typer.Option("--method", help="binary, opd or combined.")]
+Method = Annotated[str | None, typer.Option("--method", help="binary, opd, opd_top_k, combined or hybrid.")]
 JudgeKind = Annotated[str | None, typer.Option("--judge", help="rules, self, or the URL of a server.")]
 Host = Annotated[str | None, typer.Option("--host", help="Anything but loopback needs api_keys.")]
 Port = Annotated[int | None, typer.Option("--port", help="0 takes a free port.")]
@@ -179,7 +179,7 @@ def demo(
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write the scores here.")] = None,
     seed: Annotated[int, typer.Option(help="Of the simulated user and the trainer.")] = 0,
     updates: Annotated[int, typer.Option(min=1, help="Updates to learn for.")] = 12,
-    method: Annotated[str, typer.Option(help="binary, opd or combined.")] = "combined",
+    method: Annotated[str, typer.Option(help="binary, opd, opd_top_k, combined or hybrid.")] = "hybrid",
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete an earlier run first.")] = False,
 ) -> None:
     """Watch it learn: a simulated user talks to the real server until its first replies please."""

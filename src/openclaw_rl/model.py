@@ -177,6 +177,8 @@ class Sample:
     turn: Turn
     judgement: Judgement
     next_state: NextState
+    earlier_hint: str | None = None
+    """The hint that the same tenant gave last before this turn was judged."""
 
     @property
     def reward(self) -> float:

@@ -98,6 +98,7 @@ judgements = Table(
     Column("created_at", Float, nullable=False),
     Column("seconds", Float, nullable=False),
     Index("judgements_by_turn", "turn_id", "created_at"),
+    Index("judgements_by_time", "created_at"),
 )
 
 versions = Table(
