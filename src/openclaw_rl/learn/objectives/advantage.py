@@ -36,7 +36,7 @@ def combined(
 def group_normalised(reward: torch.Tensor, group: torch.Tensor) -> torch.Tensor:
     """GRPO's advantage (arXiv 2402.03300): (r - mean) / (std + 1e-6) over the replies to one prompt.
 
-    `reward` is float [samples], `group` int64 [samples]. The deviation is the sample's (n - 1). A reply
+    `reward` is float [samples], `group` int64 [samples], at least one. The deviation is the sample's (n - 1). A reply
     that is alone in its group keeps its reward as it is: live conversations give one reply to a prompt.
     """
     counts = torch.bincount(group)[group].to(reward.dtype)
