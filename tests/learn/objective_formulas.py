@@ -1,7 +1,7 @@
 """The formulas of learning once more, number by number: what the tensor code is measured against.
 
-Written from the papers alone (arXiv 2603.10165, 2402.03300, 2507.18071, Schulman 2020) in Python floats, which
-are float64. Knows no tensor and nothing of the code under test.
+Written from the papers alone (arXiv 2603.10165, 2402.03300, 2507.18071, Schulman 2020) in Python's floats,
+which are float64. Knows no tensor and nothing of the code under test.
 """
 
 from __future__ import annotations
@@ -133,7 +133,9 @@ def group_advantages(rewards: Sequence[float], groups: Sequence[int]) -> list[fl
     return found
 
 
-def mean_log_ratios(current: Sequence[float], behaviour: Sequence[float], samples: Sequence[int]) -> list[float]:
+def mean_log_ratios(
+    current: Sequence[float], behaviour: Sequence[float], samples: Sequence[int]
+) -> list[float]:
     """Of each token's sample, the mean over its tokens."""
     found = []
     for owner in samples:
@@ -142,7 +144,9 @@ def mean_log_ratios(current: Sequence[float], behaviour: Sequence[float], sample
     return found
 
 
-def shared_tokens(student: Sequence[Sequence[int]], hints: Sequence[Sequence[Sequence[int]]]) -> list[list[int]]:
+def shared_tokens(
+    student: Sequence[Sequence[int]], hints: Sequence[Sequence[Sequence[int]]]
+) -> list[list[int]]:
     """O[h, i], how many tokens of the two sets are the same (D.2)."""
     return [
         [len(set(mine) & set(theirs)) for mine, theirs in zip(student, teacher, strict=True)]

@@ -94,7 +94,5 @@ def test_the_baseline_is_the_discounted_sum_of_the_past(means: list[float], deca
     found = 0.0
     for mean in means:
         found = next_baseline(found, mean, decay)
-    expected = math.fsum(
-        (1 - decay) * decay**age * mean for age, mean in enumerate(reversed(means))
-    )
+    expected = math.fsum((1 - decay) * decay**age * mean for age, mean in enumerate(reversed(means)))
     assert found == pytest.approx(expected, abs=1e-12)

@@ -180,7 +180,9 @@ def test_at_ratio_one_the_gradient_of_the_logits_is_minus_the_advantages_times_t
     current = leaf.log_softmax(-1).gather(-1, torch.tensor(chosen))
     teacher = double([taught for _, taught in rows]).log_softmax(-1).gather(-1, torch.tensor(chosen))
     everything = torch.ones_like(current, dtype=torch.bool)
-    sets = SetTensors(current, current.detach(), teacher, everything, torch.zeros(len(rows), dtype=torch.int64))
+    sets = SetTensors(
+        current, current.detach(), teacher, everything, torch.zeros(len(rows), dtype=torch.int64)
+    )
     surrogate(sets, max_gap).backward()
     expected = []
     for (own, taught), ids in zip(rows, chosen, strict=True):
@@ -249,7 +251,9 @@ def test_the_kl_is_at_least_half_the_squared_distance_and_so_zero_only_between_e
 
 @given(distribution_batches())
 def test_between_equals_kl_and_gradient_are_zero(batch: Sets) -> None:
-    equal = Batch([[[e._replace(teacher=e.current) for e in entries] for entries in s] for s in batch.samples])
+    equal = Batch(
+        [[[e._replace(teacher=e.current) for e in entries] for entries in s] for s in batch.samples]
+    )
     tensors = set_tensors(equal)
     found = kl(tensors)
     assert found.item() == 0

@@ -46,7 +46,9 @@ def test_passes_decide_as_the_batch_does(batch: Batch[Token], cut: int) -> None:
 
 
 def test_samples_may_be_numbered_with_gaps() -> None:
-    found = drifted(double([-1.0, -3.0, -1.0]), double([-1.0, -1.0, -1.0]), torch.tensor([7, 2, 7]), max_ratio=2)
+    found = drifted(
+        double([-1.0, -3.0, -1.0]), double([-1.0, -1.0, -1.0]), torch.tensor([7, 2, 7]), max_ratio=2
+    )
     assert found.tolist() == [False, True, False]
 
 

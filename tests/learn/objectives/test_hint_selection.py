@@ -17,7 +17,7 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 
 @st.composite
 def top_tokens(draw: st.DrawFn) -> tuple[list[list[int]], list[list[list[int]]]]:
-    """The student's ids [tokens][k] and the teachers' [hints][tokens][k]; few ids, so that many are shared."""
+    """The student's ids [tokens][k] and the teachers' [hints][tokens][k]; few ids, so many are shared."""
     k = draw(st.integers(1, 4))
     row = st.permutations(range(6)).map(lambda ids: ids[:k])
     tokens = draw(st.integers(1, 5))

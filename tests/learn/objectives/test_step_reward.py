@@ -14,7 +14,11 @@ from openclaw_rl.learn.objectives.step_reward import Step, step_advantages
 
 votes = st.lists(st.sampled_from([-1.0, 1.0]), max_size=3).map(tuple)
 steps = st.builds(
-    Step, st.sampled_from(["a", "b"]), st.integers(0, 2), st.sampled_from([-1.0, 1.0]) | st.floats(-1, 1), votes
+    Step,
+    st.sampled_from(["a", "b"]),
+    st.integers(0, 2),
+    st.sampled_from([-1.0, 1.0]) | st.floats(-1, 1),
+    votes,
 )
 
 

@@ -4,7 +4,7 @@ At each response token a set S of tokens is compared. Log-probs are float32 [tok
 the full vocabulary; `kept` (bool, the same shape) says which entries count, for sets that differ in size:
 what stands in the others is never read. `sample` is int64 [tokens]. Both losses are a mean over each
 sample's tokens, a token of which nothing is kept adding 0, summed over samples and divided by
-`batch_size`; their gradients reach `current` alone. Knows neither how S was chosen nor which hint the teacher saw.
+`batch_size`; their gradients reach `current` alone. Knows neither how S was chosen nor which hint taught.
 """
 
 from __future__ import annotations
