@@ -127,7 +127,7 @@ class LearnSettings(Section):
     reward_weight: float = Field(0.3, ge=0)
     """Of the score."""
     baseline_decay: float = Field(0.0, ge=0, lt=1)
-    """Above 0 (0.9 is usual), the running mean of past scores other than 0 is subtracted from a lone reply's."""
+    """Above 0 (0.9 is usual), the running mean of past scores but 0 is subtracted from a lone reply's."""
     teacher: Literal["base", "current"] = "current"
     """Who reads the hint and is distilled: the frozen base or the current policy."""
     hint_weight: float = Field(1.0, ge=0)
