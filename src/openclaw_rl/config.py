@@ -127,7 +127,7 @@ class LearnSettings(Section):
     reward_weight: float = Field(0.3, ge=0)
     """Of the score."""
     baseline_decay: float = Field(0.0, ge=0, lt=1)
-    """Above 0, the running mean of past rewards is subtracted from a lone reply's score (0.9 is usual)."""
+    """Above 0 (0.9 is usual), the running mean of past scores but 0 is subtracted from a lone reply's."""
     teacher: Literal["base", "current"] = "current"
     """Who reads the hint and is distilled: the frozen base or the current policy."""
     hint_weight: float = Field(1.0, ge=0)
@@ -151,7 +151,7 @@ class LearnSettings(Section):
     """Importance ratios are truncated here."""
     max_sequence_ratio: float = Field(2.0, gt=1)
     """A sample whose mean token ratio (geometric) is above this, or below its inverse, does not learn from
-    its score."""
+    its sampled tokens: neither from its score nor, with opd and combined, from its hint."""
     kl_weight: float = Field(0.0, ge=0)
     """Pull towards the frozen base on the sampled tokens."""
     kl_estimator: Literal["k1", "k2", "k3"] = "k3"

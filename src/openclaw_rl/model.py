@@ -6,6 +6,7 @@ and no tensors, and imports nothing of ours.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
@@ -152,6 +153,25 @@ class Vote:
     error: str | None = None
 
 
+SHORTEST_HINT = 10
+"""A hint must be longer than this many UTF-8 bytes to be worth learning from."""
+
+
+def hints_of(votes: Iterable[Vote]) -> list[str]:
+    """The distinct hints of the directive votes that say 1, shortest first; those too short are left out."""
+    hints = {
+        vote.hint.strip()
+        for vote in votes
+        if vote.question == "directive" and vote.score == 1 and vote.hint is not None
+    }
+    # Equal lengths are ordered by the text, so that the order of the votes never matters.
+    return sorted((hint for hint in hints if _size(hint) > SHORTEST_HINT), key=lambda h: (_size(h), h))
+
+
+def _size(hint: str) -> int:
+    return len(hint.encode(errors="surrogatepass"))
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """The votes on (turn, next state) and what they came to.
@@ -182,11 +202,18 @@ class Sample:
 
     @property
     def reward(self) -> float:
+        """The score; 0 where there is none. A score of 0 is no verdict either: the judge could not tell."""
         return float(self.judgement.score or 0)
 
     @property
     def hint(self) -> str | None:
+        """The one hint that the judgement came to."""
         return self.judgement.hint
+
+    @property
+    def hints(self) -> list[str]:
+        """Every hint that may teach this turn, shortest first; `hint` alone where there are no votes."""
+        return hints_of(self.judgement.votes) or [hint for hint in (self.hint,) if hint]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from openclaw_rl.model import Score, Vote
+from openclaw_rl.model import Score, Vote, hints_of
 
 Question = Literal["evaluative", "directive"]
 
 SCORES: tuple[Score, ...] = (-1, 0, 1)
-SHORTEST_HINT = 10
-"""A hint must be longer than this many UTF-8 bytes to be worth learning from."""
-
 _NO_ANSWER = "no answer: "
 _UNREAD = "unread: "
 
@@ -63,18 +60,3 @@ def hint_of(votes: Iterable[Vote]) -> str | None:
     """
     hints = hints_of(votes)
     return hints[-1] if hints else None
-
-
-def hints_of(votes: Iterable[Vote]) -> list[str]:
-    """The distinct hints of the directive votes that say 1, shortest first; those too short are left out."""
-    hints = {
-        vote.hint.strip()
-        for vote in votes
-        if vote.question == "directive" and vote.score == 1 and vote.hint is not None
-    }
-    # Equal lengths are ordered by the text, so that the order of the votes never matters.
-    return sorted((hint for hint in hints if _size(hint) > SHORTEST_HINT), key=lambda h: (_size(h), h))
-
-
-def _size(hint: str) -> int:
-    return len(hint.encode(errors="surrogatepass"))

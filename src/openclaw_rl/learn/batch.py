@@ -69,7 +69,7 @@ class Packed:
         """int64 [response tokens]: the sample that each token belongs to."""
         return self.spread([part.index for part in self.parts])
 
-    def spread(self, values: Sequence[float] | Sequence[int]) -> torch.Tensor:
+    def spread(self, values: Sequence[float] | Sequence[int] | Sequence[bool]) -> torch.Tensor:
         """One value for each part, repeated for each of its response tokens."""
         return torch.tensor(values).repeat_interleave(torch.tensor(self.lengths))
 

@@ -1,11 +1,13 @@
 """From the judge's scores of a batch to the one number that each turn's tokens are weighed by.
 
 Several replies to one prompt are compared with each other; a lone reply keeps its score, less the running
-baseline where that is switched on. Knows no tokens' log-probs.
+baseline where that is switched on. A turn without a verdict, which is there for its hint, takes no part:
+it is neither good nor bad. Knows no tokens' log-probs.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -15,15 +17,24 @@ from openclaw_rl.model import Sample
 
 
 def turn_advantages(samples: Sequence[Sample], baseline: float) -> list[float]:
-    """One advantage for each sample; `baseline` is 0 where none is used."""
-    rewards = torch.tensor([sample.reward for sample in samples], dtype=torch.float64)
-    numbers: dict[tuple[int, ...], int] = {}
-    groups = [numbers.setdefault(sample.turn.prompt_ids, len(numbers)) for sample in samples]
-    group = torch.tensor(groups)
-    alone = torch.bincount(group)[group] == 1
-    normalised = group_normalised(rewards, group)
-    # Without a verdict there is nothing to compare with the baseline: hint-only turns stay at 0.
-    scored = rewards != 0
-    centred = torch.where(alone & scored, normalised - baseline, normalised)
-    found: list[float] = centred.tolist()
+    """One advantage for each sample, 0 without a verdict; `baseline` is 0 where none is used."""
+    found = [0.0] * len(samples)
+    judged = [place for place, sample in enumerate(samples) if sample.reward]
+    if not judged:
+        return found
+    prompts = [samples[place].turn.prompt_ids for place in judged]
+    replies = Counter(prompts)
+    number = {prompt: group for group, prompt in enumerate(replies)}
+    normalised = group_normalised(
+        torch.tensor([samples[place].reward for place in judged], dtype=torch.float64),
+        torch.tensor([number[prompt] for prompt in prompts]),
+    ).tolist()
+    for place, prompt, advantage in zip(judged, prompts, normalised, strict=True):
+        found[place] = advantage - baseline if replies[prompt] == 1 else advantage
     return found
+
+
+def mean_verdict(samples: Sequence[Sample]) -> float | None:
+    """The mean reward of the turns that have a verdict, what a baseline follows; None without any."""
+    rewards = [sample.reward for sample in samples if sample.reward]
+    return sum(rewards) / len(rewards) if rewards else None

@@ -17,7 +17,7 @@ from openclaw_rl.learn.batch import Scored, packed, student
 from openclaw_rl.learn.loss import BatchLoss
 from openclaw_rl.learn.meter import Meter
 from openclaw_rl.learn.objectives.advantage import next_baseline
-from openclaw_rl.learn.rewards import turn_advantages
+from openclaw_rl.learn.rewards import mean_verdict, turn_advantages
 from openclaw_rl.learn.scoring import Scorer
 from openclaw_rl.learn.teacher import Teacher
 from openclaw_rl.model import Sample
@@ -102,14 +102,14 @@ class Trainer:
                 self.optimiser.zero_grad(set_to_none=True)
                 raise NotFiniteError("the loss or its gradient is not finite; this step was not taken")
             self.optimiser.step()
-        mean_reward = sum(sample.reward for sample in samples) / len(samples)
-        if decay := self._settings.baseline_decay:
-            self.baseline = next_baseline(self.baseline, mean_reward, decay)
+        verdict = mean_verdict(samples)
+        if self._settings.baseline_decay and verdict is not None:
+            self.baseline = next_baseline(self.baseline, verdict, self._settings.baseline_decay)
         return {
             **meter.read(),
             "samples": float(len(samples)),
             "tokens": float(sum(len(part.response_ids) for part in parts)),
-            "mean_reward": mean_reward,
+            "mean_reward": sum(sample.reward for sample in samples) / len(samples),
             "loss": total,
             "grad_norm": norm.item(),
         }

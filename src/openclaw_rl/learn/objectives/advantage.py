@@ -36,8 +36,8 @@ def combined(
 def group_normalised(reward: torch.Tensor, group: torch.Tensor) -> torch.Tensor:
     """GRPO's advantage (arXiv 2402.03300): (r - mean) / (std + 1e-6) over the replies to one prompt.
 
-    `reward` is float [samples], `group` int64 [samples]. The deviation is the sample's (n - 1). A reply
-    that is alone in its group keeps its reward as it is: live conversations give one reply to a prompt.
+    `reward` is float [samples], `group` int64 [samples], at least one. The deviation is the sample's
+    (n - 1). A reply that is alone in its group keeps its reward: live conversations give one to a prompt.
     """
     counts = torch.bincount(group)[group].to(reward.dtype)
     mean = _group_sum(reward, group) / counts
@@ -47,8 +47,11 @@ def group_normalised(reward: torch.Tensor, group: torch.Tensor) -> torch.Tensor:
 
 
 def next_baseline(baseline: float, mean_reward: float, decay: float) -> float:
-    """The running mean of the rewards of past batches, subtracted from the next batch's (REINFORCE with
-    baseline, Williams 1992). It holds past batches only, so it is independent of what it corrects."""
+    """The running mean of the rewards of past batches, subtracted from the next batch's.
+
+    REINFORCE with a baseline (Williams 1992). It holds past batches only, so it is independent of what it
+    corrects.
+    """
     return decay * baseline + (1 - decay) * mean_reward
 
 

@@ -14,6 +14,7 @@ import torch
 from openclaw_rl.learn.objectives.surrogate import MAX_LOG_RATIO, sum_of_sample_means
 
 Estimator = Literal["k1", "k2", "k3"]
+LossEstimator = Literal["k2", "k3"]
 
 
 def kl_per_token(current: torch.Tensor, reference: torch.Tensor, estimator: Estimator) -> torch.Tensor:
@@ -32,17 +33,16 @@ def kl_loss(
     sample: torch.Tensor,
     *,
     batch_size: int,
-    estimator: Literal["k2", "k3"],
+    estimator: LossEstimator,
 ) -> torch.Tensor:
     """The estimate as a loss, averaged like the surrogate.
 
-    k1 is no loss: over samples of the policy its gradient is zero on average. It belongs into the
+    k1 is no loss: over samples of the policy its gradient is zero on average. It belongs in the
     advantage, as `kl_per_token` of the behaviour's log-probs, subtracted.
     """
     return sum_of_sample_means(kl_per_token(current, reference, estimator), sample) / batch_size
 
 
-def entropy(logits: torch.Tensor) -> torch.Tensor:
-    """Of softmax(logits), in nats: [positions, vocabulary] to float32 [positions]."""
-    log_probs = torch.log_softmax(logits.float(), dim=-1)
+def entropy(log_probs: torch.Tensor) -> torch.Tensor:
+    """In nats, of whole distributions: finite log-probs [positions, vocabulary] to [positions]."""
     return -(log_probs.exp() * log_probs).sum(-1)

@@ -6,6 +6,8 @@ the sequence ratio of arXiv 2507.18071, the geometric mean of a reply's token ra
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 
@@ -24,5 +26,4 @@ def drifted(
     current: torch.Tensor, behaviour: torch.Tensor, sample: torch.Tensor, *, max_ratio: float
 ) -> torch.Tensor:
     """Bool [tokens]: the token's sample has a sequence ratio above `max_ratio` or below its inverse."""
-    limit = torch.tensor(max_ratio, dtype=torch.float64).log().to(current.dtype)
-    return sequence_log_ratio(current, behaviour, sample).abs() > limit
+    return sequence_log_ratio(current, behaviour, sample).abs() > math.log(max_ratio)

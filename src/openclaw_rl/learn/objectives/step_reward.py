@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 NO_VARIANCE = 1e-12
+"""Up to this variance the rewards of a bucket count as equal."""
 TINY = 1e-6
+"""Added to a standard deviation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,17 @@ MAX_LOG_RATIO = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Surrogate:
-    """A loss with what is worth reporting about it; all but `loss` are plain numbers."""
+    """A loss with what is worth reporting about it.
+
+    `mean_ratio` is of the ratios as they are, before anything is cut. `clipped_share` and
+    `truncated_share` are shares of the tokens, in [0, 1]: those the clip keeps still, and those whose
+    ratio was above `max_ratio`.
+    """
 
     loss: torch.Tensor
     mean_ratio: float
     clipped_share: float
-    truncated_share: float = 0.0
+    truncated_share: float
 
 
 def clipped_surrogate(
@@ -46,11 +51,11 @@ def clipped_surrogate(
     """
     ratio = ratio_of(current, behaviour)
     truncated = ratio.clamp(max=max_ratio)
-    clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
-    per_token = torch.maximum(-advantage * truncated, -advantage * clipped)
-    cut = (-advantage * clipped > -advantage * truncated).float()
+    unclipped = -advantage * truncated
+    clipped = -advantage * truncated.clamp(1 - clip_low, 1 + clip_high)
+    cut = (clipped > unclipped).float()
     return Surrogate(
-        loss=sum_of_sample_means(per_token, sample) / batch_size,
+        loss=sum_of_sample_means(torch.maximum(unclipped, clipped), sample) / batch_size,
         mean_ratio=ratio.detach().mean().item(),
         clipped_share=cut.mean().item(),
         truncated_share=(ratio > max_ratio).float().mean().item(),
@@ -63,6 +68,9 @@ def ratio_of(current: torch.Tensor, behaviour: torch.Tensor) -> torch.Tensor:
 
 
 def sum_of_sample_means(values: torch.Tensor, sample: torch.Tensor) -> torch.Tensor:
-    """Mean over each sample's tokens, summed over samples: a long reply weighs no more than a short one."""
+    """Mean over each sample's tokens, summed over samples: a long reply weighs no more than a short one.
+
+    `values` is float [tokens]; all of a sample's tokens must be there, its numbers may have gaps.
+    """
     counts = torch.bincount(sample)
     return torch.sum(values / counts[sample])

@@ -1,0 +1,122 @@
+"""Learning from a teacher's likeliest tokens: which hint teaches, which tokens are compared, and the loss.
+
+The policy's own likeliest tokens are known once its logits are there; each hint's teacher is asked about
+them and for its own. Knows the two distillation objectives, no reward and no optimiser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from openclaw_rl.config import LearnSettings
+from openclaw_rl.learn.batch import Packed
+from openclaw_rl.learn.meter import Meter
+from openclaw_rl.learn.objectives import distillation, hint_selection
+from openclaw_rl.learn.teacher import Lesson, Teacher
+from openclaw_rl.model import Sample
+from openclaw_rl.policy.embedded.sampler import chosen_log_probs
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a reply is compared in, all [tokens, k].
+
+    `token_ids` int64 are the tokens, `teacher` float32 the teacher's log-probs of them, and `kept` bool
+    says which of them count.
+    """
+
+    token_ids: torch.Tensor
+    teacher: torch.Tensor
+    kept: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class TopKDistillation:
+    """The distillation half of hybrid and the whole of opd_top_k, for one batch."""
+
+    samples: Sequence[Sample]
+    teacher: Teacher
+    settings: LearnSettings
+    meter: Meter
+
+    def of(self, group: Packed, logits: torch.Tensor) -> torch.Tensor:
+        """The loss of one pass, a scalar, over those of its samples that have a teacher.
+
+        `logits` is [response tokens, vocabulary]. The loss is divided by the size of the whole batch.
+        """
+        own_ids = logits.detach().topk(self.settings.top_k, dim=-1).indices
+        places = [part.index for part in group.parts]
+        asked = dict(zip(places, torch.split(own_ids, group.lengths), strict=True))
+        with self.meter.seconds("teacher"):
+            lessons = self._lessons(asked)
+        taught = [place for place in places if place in lessons]
+        if not taught:
+            return logits.new_zeros((), dtype=torch.float32)
+        compared = [self._compare(asked[place], lessons[place]) for place in taught]
+        rows = group.spread([place in lessons for place in places]).to(logits.device)
+        current = chosen_log_probs(
+            logits[rows],
+            torch.cat([one.token_ids for one in compared]),
+            group.temperatures().to(logits.device)[rows],
+        )
+        return self._loss(
+            current,
+            torch.cat([one.teacher for one in compared]),
+            torch.cat([one.kept for one in compared]),
+            group.samples().to(logits.device)[rows],
+        )
+
+    def _lessons(self, asked: Mapping[int, torch.Tensor]) -> dict[int, list[Lesson]]:
+        """The lessons of each sample that has any: of its hints, or of the base that anchors it."""
+        settings = self.settings
+        samples = {place: self.samples[place] for place in asked}
+        hints = {place: sample.hints[: settings.max_hints] for place, sample in samples.items()}
+        found = self.teacher.lessons(samples, hints, asked, settings.top_k)
+        self.meter.add("hinted_samples", len(found))
+        if settings.anchor_to_base and settings.method == "hybrid":
+            anchored = {
+                place: sample for place, sample in samples.items() if sample.reward and place not in found
+            }
+            found |= self.teacher.anchors(anchored, asked, settings.top_k)
+        return found
+
+    def _compare(self, own_ids: torch.Tensor, lessons: Sequence[Lesson]) -> Compared:
+        """Choose each token's hint and the tokens to compare; lessons are of the shortest hint first."""
+        teacher_ids = torch.stack([lesson.top_ids for lesson in lessons])
+        shared = hint_selection.overlap(own_ids, teacher_ids)
+        hint = hint_selection.select(shared, self.settings.hint_selection)
+        at = torch.arange(len(own_ids), device=own_ids.device)
+        if self.settings.distilled_tokens == "teacher":
+            tops = torch.stack([lesson.top for lesson in lessons])[hint, at]
+            return Compared(teacher_ids[hint, at], tops, torch.ones_like(tops, dtype=torch.bool))
+        asked = torch.stack([lesson.asked for lesson in lessons])[hint, at]
+        kept = torch.ones_like(asked, dtype=torch.bool)
+        if self.settings.distilled_tokens == "overlap":
+            kept = (own_ids.unsqueeze(-1) == teacher_ids[hint, at].unsqueeze(-2)).any(-1)
+        return Compared(own_ids, asked, kept)
+
+    def _loss(
+        self, current: torch.Tensor, taught: torch.Tensor, kept: torch.Tensor, sample: torch.Tensor
+    ) -> torch.Tensor:
+        settings, size = self.settings, len(self.samples)
+        gaps = (taught - current.detach())[kept]
+        self.meter.mean("teacher_gap", gaps.mean().item() if len(gaps) else 0.0, len(gaps))
+        if settings.method == "opd_top_k":
+            return distillation.reverse_kl_with_tail(current, taught, kept, sample, batch_size=size)
+        capped = (gaps.abs() > settings.max_gap).float()
+        self.meter.mean("capped_gap_share", capped.mean().item() if len(gaps) else 0.0, len(gaps))
+        return distillation.top_k_surrogate(
+            current,
+            # One step is taken for each batch, so the old policy is the current one, held fixed.
+            current.detach(),
+            taught,
+            kept,
+            sample,
+            batch_size=size,
+            max_gap=settings.max_gap,
+            clip_low=settings.clip_low,
+            clip_high=settings.clip_high,
+        )
