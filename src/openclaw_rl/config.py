@@ -128,7 +128,7 @@ class LearnSettings(Section):
     """Of the score."""
     baseline_decay: float = Field(0.0, ge=0, lt=1)
     """Above 0 (0.9 is usual), the running mean of past scores but 0 is subtracted from a lone reply's."""
-    teacher: Literal["base", "current"] = "current"
+    teacher: Literal["base", "current"] = "base"
     """Who reads the hint and is distilled: the frozen base or the current policy."""
     hint_weight: float = Field(1.0, ge=0)
     """Of what the teacher says."""
@@ -143,8 +143,9 @@ class LearnSettings(Section):
     """Whose likeliest tokens are compared."""
     max_gap: float = Field(1.0, gt=0)
     """Bound on the teacher's log-prob gap at one token, for hybrid."""
-    anchor_to_base: bool = False
-    """Pull turns that have a score and no hint towards the frozen base, for hybrid."""
+    without_hint: Literal["nothing", "base", "earlier_hint"] = "nothing"
+    """What hybrid pulls a turn towards that has a score and no hint: nothing, the frozen base, or the
+    teacher that reads the hint which the same tenant gave last (one person's standing wish)."""
     clip_low: float = Field(0.2, gt=0, lt=1)
     clip_high: float = Field(0.28, gt=0)
     max_ratio: float = Field(10.0, gt=1)

@@ -22,6 +22,21 @@ def test_samples_wait_oldest_first_and_carry_what_they_are_made_of(store: Store)
     assert [sample.turn.id for sample in store.learning.waiting_samples(1)] == [older.id]
 
 
+def test_a_sample_knows_the_hint_that_its_tenant_gave_last_before_it(store: Store) -> None:
+    def given(session_id: str, tenant: str, hint: str | None) -> str | None:
+        turn = add_turn(store, session_id, tenant)
+        judge(store, turn, follow(store, turn), -1, hint)
+        sample = store.learning.sample(turn.id)
+        assert sample is not None
+        return sample.earlier_hint
+
+    assert given("s1", "me", "Be shorter.") is None  # its own hint is no earlier one
+    assert given("s2", "another", None) is None
+    assert given("s3", "me", None) == "Be shorter."
+    assert given("s3", "me", "Use plain words.") == "Be shorter."
+    assert given("s1", "me", None) == "Use plain words."
+
+
 def test_turns_wait_for_the_judge_longest_waiting_first(store: Store) -> None:
     newer, older = add_turn(store, finished_at=20.0), add_turn(store, finished_at=10.0)
     follow(store, newer)

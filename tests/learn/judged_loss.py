@@ -138,8 +138,11 @@ class Reference:
         hints = sorted({vote.hint for vote in sample.judgement.votes if vote.hint}, key=len)
         use_base = settings.teacher == "base"
         teachers = [self.rows(sample, hint, use_base=use_base) for hint in hints[: settings.max_hints]]
-        if not teachers and settings.anchor_to_base and sample.reward and settings.method == "hybrid":
-            teachers = [self.rows(sample, use_base=True)]
+        if not teachers and sample.reward and settings.method == "hybrid":
+            if settings.without_hint == "base":
+                teachers = [self.rows(sample, use_base=True)]
+            elif settings.without_hint == "earlier_hint" and sample.earlier_hint:
+                teachers = [self.rows(sample, sample.earlier_hint, use_base=use_base)]
         if not teachers:
             return rows, [[] for _ in rows]
         own = [top(row, k) for row in rows]

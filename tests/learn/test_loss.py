@@ -54,7 +54,7 @@ class Scene:
             for place, (text, temperature) in enumerate(zip(texts, (1.0, 0.7, 1.0, 0.0, 0.8), strict=True))
         ]
         self.samples = [
-            a_sample(turns[0], 1),
+            replace(a_sample(turns[0], 1), earlier_hint=HINT),
             a_sample(turns[1], -1, *HINTS),
             a_sample(turns[2], None, HINTS[1], HINTS[2]),
             a_sample(turns[3], 1, HINTS[0]),
@@ -146,7 +146,8 @@ def test_whatever_tokens_are_compared_and_whichever_hint_teaches_the_loss_is_the
         {"max_hints": 2, "hint_selection": "token_optimal"},
         {"max_hints": 1},
         {"clip_low": 0.01, "clip_high": 0.01, "max_ratio": 1.05},
-        {"anchor_to_base": True},
+        {"without_hint": "base"},
+        {"without_hint": "earlier_hint"},
         {"distilled_tokens": "overlap", "top_k": 1},
     ],
     ids=str,
@@ -168,7 +169,7 @@ def test_the_hybrids_gradient_is_minus_the_advantages_times_their_directions(
 
 @pytest.mark.parametrize("method", METHODS)
 def test_losses_of_passes_add_up(scene: Scene, method: str) -> None:
-    settings = learn_settings(method, kl_weight=0.1, entropy_weight=0.1, anchor_to_base=True)
+    settings = learn_settings(method, kl_weight=0.1, entropy_weight=0.1, without_hint="base")
     passes = [scene.found(settings, *places) for places in ((0, 3), (1,), (4, 2))]
     assert sum(loss for loss, _, _ in passes) == close(scene.found(settings)[0])
 
@@ -252,10 +253,24 @@ def test_the_share_of_capped_gaps_is_of_the_tokens_that_are_compared(scene: Scen
 def test_only_scored_turns_without_a_teacher_are_anchored_to_the_base(scene: Scene) -> None:
     scene.samples = [a_sample(scene.samples[2].turn, score) for score in (1, None, 0)]
     scene.advantages = [0.0, 0.0, 0.0]
-    _, gradient, _ = scene.found(learn_settings(anchor_to_base=True))
+    _, gradient, _ = scene.found(learn_settings(without_hint="base"))
     of_sample = gradient.abs().sum(-1).split(scene.group().lengths)
     assert [bool(one.any()) for one in of_sample] == [True, False, False]
-    assert not scene.found(learn_settings("opd_top_k", anchor_to_base=True))[1].any()
+    assert not scene.found(learn_settings("opd_top_k", without_hint="base"))[1].any()
+
+
+def test_only_scored_turns_without_a_hint_of_their_own_are_pulled_to_the_earlier_one(scene: Scene) -> None:
+    turn = scene.samples[2].turn
+    scene.samples = [
+        replace(a_sample(turn, score), earlier_hint=hint) for score, hint in ((1, HINT), (1, None), (0, HINT))
+    ]
+    scene.advantages = [0.0, 0.0, 0.0]
+    pulled = learn_settings(without_hint="earlier_hint")
+    _, gradient, metrics = scene.found(pulled)
+    of_sample = gradient.abs().sum(-1).split(scene.group().lengths)
+    assert [bool(one.any()) for one in of_sample] == [True, False, False]
+    assert metrics["hinted_samples"] == 0
+    assert not scene.found(learn_settings())[1].any()
 
 
 def test_a_hint_that_outgrows_the_context_leaves_the_others(scene: Scene) -> None:

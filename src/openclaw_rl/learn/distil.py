@@ -70,17 +70,20 @@ class TopKDistillation:
         )
 
     def _lessons(self, asked: Mapping[int, torch.Tensor]) -> dict[int, list[Lesson]]:
-        """The lessons of each sample that has any: of its hints, or of the base that anchors it."""
+        """The lessons of each sample that has any: of its hints, or of what it is pulled to without one."""
         settings = self.settings
         samples = {place: self.samples[place] for place in asked}
         hints = {place: sample.hints[: settings.max_hints] for place, sample in samples.items()}
+        own = [place for place, of_sample in hints.items() if of_sample]
+        pulled = {place: sample for place, sample in samples.items() if sample.reward and place not in own}
+        if settings.method != "hybrid" or settings.without_hint == "nothing":
+            pulled = {}
+        if settings.without_hint == "earlier_hint":
+            hints |= {place: [sample.earlier_hint] for place, sample in pulled.items() if sample.earlier_hint}
         found = self.teacher.lessons(samples, hints, asked, settings.top_k)
-        self.meter.add("hinted_samples", len(found))
-        if settings.anchor_to_base and settings.method == "hybrid":
-            anchored = {
-                place: sample for place, sample in samples.items() if sample.reward and place not in found
-            }
-            found |= self.teacher.anchors(anchored, asked, settings.top_k)
+        self.meter.add("hinted_samples", sum(place in found for place in own))
+        if settings.without_hint == "base":
+            found |= self.teacher.anchors(pulled, asked, settings.top_k)
         return found
 
     def _compare(self, own_ids: torch.Tensor, lessons: Sequence[Lesson]) -> Compared:
