@@ -269,7 +269,7 @@ class Learning:
         return last_update + 1, last_version + 1
 
 
-def _earlier_hint(turn: Turn, judgement: Judgement) -> Select[tuple[str]]:
+def _earlier_hint(turn: Turn, judgement: Judgement) -> Select[str]:
     """The newest hint of the turn's tenant that was given before the judgement."""
     judgements, turns, sessions = schema.judgements, schema.turns, schema.sessions
     tenant = select(sessions.c.tenant).where(sessions.c.id == turn.session_id).scalar_subquery()
