@@ -175,14 +175,6 @@ def test_an_unforeseen_error_is_a_500_that_tells_nothing(
     assert "Traceback" not in caplog.text
 
 
-def test_a_busy_engine_gives_429_with_retry_after(gateway: RunningGateway) -> None:
-    gateway.engine.busy = True
-    response = gateway.post([user("q")])
-    assert response.status_code == 429
-    assert int(response.headers["retry-after"]) > 0
-    assert response.json()["error"]["message"] == "256 requests wait already"
-
-
 def test_a_prompt_too_long_is_a_context_length_error(gateway: RunningGateway) -> None:
     response = gateway.post([user("x" * 5000)], stream=True)
     assert response.status_code == 400

@@ -5,17 +5,22 @@ Decides nothing about turns. Blocking work goes to threads.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response
 
-from openclaw_rl.gateway import feedback, models, protocol
+from openclaw_rl.gateway import bodies, feedback, models
 from openclaw_rl.gateway.admission import admit
+from openclaw_rl.gateway.answer import Answer, Head
+from openclaw_rl.gateway.bodies import AnyBody
+from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.delivery import Delivery
 from openclaw_rl.gateway.errors import log_failure, server_error
-from openclaw_rl.gateway.protocol import AnyBody
+from openclaw_rl.gateway.protocols.chat import ChatRequest
+from openclaw_rl.gateway.protocols.chat_answer import ChatAnswer
 from openclaw_rl.gateway.service import Service
 
 router = APIRouter()
@@ -35,19 +40,29 @@ Tenant = Annotated[str, Depends(tenant_of)]
 
 @router.post("/v1/chat/completions")
 async def chat_completions(request: Request, tenant: Tenant) -> Response:
-    body, chat = await _read(request, protocol.ChatRequest)
-    running = await admit(service_of(request), tenant, request.headers, body, chat)
+    body, chat = await _read(request, ChatRequest)
+    asked = await to_thread.run_sync(chat.request, body)
+    return await _answer(request, tenant, asked, lambda head: ChatAnswer(head, asked.choices))
+
+
+async def _answer(
+    request: Request, tenant: str, asked: CompletionRequest, form: Callable[[Head], Answer]
+) -> Response:
+    """Start what was asked for, whatever the protocol, and deliver it in `form`."""
+    choices = await admit(service_of(request), tenant, request.headers, asked, request.is_disconnected)
+    plan = choices[0].plan
     headers = {
-        "X-Session-Id": running.plan.session_id,
-        "X-Turn-Id": running.plan.turn_id,
-        "X-Policy-Version": str(running.version),
+        "X-Session-Id": plan.session_id,
+        "X-Turn-Id": ", ".join(running.plan.turn_id for running in choices),
+        "X-Policy-Version": str(choices[0].version),
     }
-    return Delivery(running, stream=bool(chat.stream), logprobs=bool(chat.logprobs), headers=headers)
+    head = Head.of(choices[0], logprobs=asked.logprobs)
+    return Delivery(choices, form(head), stream=asked.stream, headers=headers)
 
 
 @router.post("/v1/feedback")
 async def give_feedback(request: Request, tenant: Tenant) -> Response:
-    _, given = await _read(request, protocol.FeedbackRequest)
+    _, given = await _read(request, feedback.FeedbackRequest)
     conversations = service_of(request).store.conversations
     turn = await to_thread.run_sync(feedback.give_feedback, conversations, tenant, given)
     return JSONResponse({"turn_id": turn.id, "state": turn.state.value})
@@ -55,7 +70,7 @@ async def give_feedback(request: Request, tenant: Tenant) -> Response:
 
 @router.post("/v1/sessions/{session_id}/outcome")
 async def give_outcome(session_id: str, request: Request, tenant: Tenant) -> Response:
-    _, given = await _read(request, protocol.OutcomeRequest)
+    _, given = await _read(request, feedback.OutcomeRequest)
     service = service_of(request)
     turn = await to_thread.run_sync(
         feedback.give_outcome, service.sessions, service.store.conversations, tenant, session_id, given
@@ -105,6 +120,6 @@ async def readyz(request: Request) -> Response:
 
 
 async def _read(request: Request, kind: type[AnyBody]) -> tuple[dict[str, Any], AnyBody]:
-    raw = await protocol.read_body(request, service_of(request).body_limit)
-    body = await to_thread.run_sync(protocol.parse_json, raw)
-    return body, protocol.validate(kind, body)
+    raw = await bodies.read_body(request, service_of(request).body_limit)
+    body = await to_thread.run_sync(bodies.parse_json, raw)
+    return body, await to_thread.run_sync(bodies.validate, kind, body)

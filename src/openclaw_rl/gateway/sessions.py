@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.normalise import Conversation
 from openclaw_rl.gateway.pairing import pair
-from openclaw_rl.gateway.protocol import ChatRequest
 from openclaw_rl.model import Turn, TurnKind
 from openclaw_rl.store import new_id
 from openclaw_rl.store.conversations import Conversations
@@ -35,20 +35,13 @@ class Place:
     parent_id: str | None
 
 
-def stated_session(headers: Mapping[str, str], request: ChatRequest) -> str | None:
+def stated_session(headers: Mapping[str, str], request: CompletionRequest) -> str | None:
     """The session as the client names it, if it does."""
-    in_metadata = (request.metadata or {}).get("session_id")
-    named = (
-        *(headers.get(name) for name in SESSION_HEADERS),
-        request.session_id,
-        request.prompt_cache_key,
-        in_metadata if isinstance(in_metadata, str) else None,
-        request.user,
-    )
+    named = (*(headers.get(name) for name in SESSION_HEADERS), *request.session_names)
     return next((name.strip() for name in named if name and name.strip()), None)
 
 
-def is_done(headers: Mapping[str, str], request: ChatRequest) -> bool:
+def is_done(headers: Mapping[str, str], request: CompletionRequest) -> bool:
     """Whether the client says that the session ends with this turn."""
     said = headers.get(DONE_HEADER) or request.session_done
     return str(said).strip().lower() in _TRUE
