@@ -283,7 +283,7 @@ def test_a_wrong_field_is_named(gateway: RunningGateway, fields: dict[str, Any],
 
 
 def test_unknown_routes_and_methods_answer_in_the_same_form(gateway: RunningGateway) -> None:
-    missing = gateway.http.post("/v1/responses", json={})
+    missing = gateway.http.post("/v1/embeddings", json={})
     assert missing.status_code == 404
     assert missing.json()["error"]["code"] == "not_found"
     wrong = gateway.http.get("/v1/chat/completions")
@@ -337,13 +337,19 @@ def test_every_route_but_health_asks_for_a_key(tmp_path: Path) -> None:
             gateway.http.post("/v1/feedback", json={}),
             gateway.http.post("/v1/sessions/x/outcome", json={}),
             gateway.http.post("/v1/sessions/x/close"),
+            gateway.http.post("/v1/responses", json={}),
         ]
-        assert [response.status_code for response in refused] == [401] * 6
+        assert [response.status_code for response in refused] == [401] * 7
         assert {response.json()["error"]["code"] for response in refused} == {"invalid_api_key"}
+        for path in ("/v1/messages", "/v1/messages/count_tokens"):
+            refusal = gateway.http.post(path, json={})
+            assert refusal.status_code == 401
+            assert refusal.json()["error"]["type"] == "authentication_error"
         assert gateway.http.get("/healthz").status_code == 200
         assert gateway.http.get("/readyz").status_code == 200
         for key in ("first-key", "second-key"):
             assert gateway.post([user("hi")], headers={"Authorization": f"bearer {key}"}).status_code == 200
+            assert gateway.post([user("hi")], headers={"x-api-key": key}).status_code == 200
         for wrong in ("Bearer first", "Bearer", "first-key", "Basic first-key", "Bearer first-key2"):
             assert gateway.post([user("hi")], headers={"Authorization": wrong}).status_code == 401
 

@@ -31,6 +31,14 @@ class Body(BaseModel):
         return [name for name in body if name not in cls.model_fields]
 
 
+class SessionFields(Body):
+    """Fields of ours, for clients that cannot set headers."""
+
+    session_id: str | None = None
+    turn_type: str | None = None
+    session_done: bool | int | str | None = None
+
+
 AnyBody = TypeVar("AnyBody", bound=Body)
 
 

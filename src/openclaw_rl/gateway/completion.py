@@ -19,7 +19,7 @@ from openclaw_rl.model import Message, Sampling, Tool, Turn, TurnKind, TurnState
 from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.dialects import ToolCall
 from openclaw_rl.policy.engine import EngineError, Generation
-from openclaw_rl.policy.reply import Part, ReplyReader, Thought
+from openclaw_rl.policy.reply import Part, ReplyReader, Thought, joined
 from openclaw_rl.store.conversations import Conversations
 
 HUNG_UP = "client hung up"
@@ -72,9 +72,8 @@ class Delta:
 class Completion:
     """The result of a turn, durable in the store; every answer to the client is written from it."""
 
-    text: str
-    thought: str
-    calls: tuple[ToolCall, ...]
+    parts: tuple[Part, ...]
+    """In order; no two pieces of text, or of thought, come one after the other."""
     finish_reason: str
     stopped_by: str
     """The stop string that ended the reply, or nothing."""
@@ -85,6 +84,18 @@ class Completion:
     thought_tokens: int
     unread_calls: int
     """What looks like a tool call in the text and could not be read as one."""
+
+    @property
+    def text(self) -> str:
+        return "".join(part for part in self.parts if isinstance(part, str))
+
+    @property
+    def thought(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, Thought))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
     @property
     def reply(self) -> Message:
@@ -184,12 +195,9 @@ class RunningTurn:
         self._events.put_nowait(Failure(failure) if failure else completion)
 
     def _completion(self, *, aborted: bool) -> Completion:
-        calls = tuple(part for part in self._parts if isinstance(part, ToolCall))
-        finish = "tool_calls" if calls and self._finish == "stop" else self._finish
+        finish = "tool_calls" if self._has_call and self._finish == "stop" else self._finish
         return Completion(
-            text="".join(part for part in self._parts if isinstance(part, str)),
-            thought="".join(part.text for part in self._parts if isinstance(part, Thought)),
-            calls=calls,
+            parts=joined(self._parts),
             finish_reason=_ABORTED if aborted else finish,
             stopped_by=self._detokenizer.stopped_by,
             prompt_tokens=len(self.plan.prompt_ids),

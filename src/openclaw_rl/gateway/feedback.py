@@ -5,7 +5,6 @@ Each becomes a next state of one turn. Knows no HTTP; every function blocks on t
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from pydantic import BeforeValidator
@@ -16,7 +15,6 @@ from openclaw_rl.gateway.sessions import Sessions
 from openclaw_rl.model import Message, NextStateSource, Score, Turn, TurnKind, TurnState
 from openclaw_rl.store.conversations import Conversations
 
-_RESPONSE_PREFIXES = re.compile("^(chatcmpl-|msg_|resp_)")
 _TOO_LATE = {
     TurnState.TRAINED: "was already trained, so this changes nothing; the words are kept beside it",
     TurnState.SET_ASIDE: "was set aside by the learner, so this changes nothing; the words are kept",
@@ -46,12 +44,14 @@ class OutcomeRequest(Body):
     text: str | None = None
 
 
-def give_feedback(conversations: Conversations, tenant: str, request: FeedbackRequest) -> Turn:
+def give_feedback(
+    sessions: Sessions, conversations: Conversations, tenant: str, request: FeedbackRequest
+) -> Turn:
     """Record feedback on a reply and return its turn as it is now; raises ApiError 400, 404, 409."""
     if request.score is None and not request.text:
         raise bad_request("score, text: feedback needs at least one of them", "score")
-    turn = conversations.turn(_RESPONSE_PREFIXES.sub("", request.response_id))
-    if turn is None or not _owns(conversations, tenant, turn.session_id):
+    turn = sessions.turn_of(request.response_id, tenant)
+    if turn is None:
         raise not_found(f"There is no response {request.response_id!r}.", param="response_id")
     if turn.kind is TurnKind.SIDE:
         raise _conflict(turn, f"is a side turn, which never trains: {turn.kind_reason}")

@@ -13,14 +13,18 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response
 
 from openclaw_rl.gateway import bodies, feedback, models
-from openclaw_rl.gateway.admission import admit
+from openclaw_rl.gateway.admission import admit, read_prompt
 from openclaw_rl.gateway.answer import Answer, Head
 from openclaw_rl.gateway.bodies import AnyBody
 from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.delivery import Delivery
-from openclaw_rl.gateway.errors import log_failure, server_error
+from openclaw_rl.gateway.errors import bad_request, log_failure, server_error
 from openclaw_rl.gateway.protocols.chat import ChatRequest
 from openclaw_rl.gateway.protocols.chat_answer import ChatAnswer
+from openclaw_rl.gateway.protocols.messages import MessagesRequest, PromptFields
+from openclaw_rl.gateway.protocols.messages_answer import MessagesAnswer
+from openclaw_rl.gateway.protocols.responses import ResponsesRequest
+from openclaw_rl.gateway.protocols.responses_answer import ResponsesAnswer
 from openclaw_rl.gateway.service import Service
 
 router = APIRouter()
@@ -45,6 +49,42 @@ async def chat_completions(request: Request, tenant: Tenant) -> Response:
     return await _answer(request, tenant, asked, lambda head: ChatAnswer(head, asked.choices))
 
 
+@router.post("/v1/messages")
+async def messages(request: Request, tenant: Tenant) -> Response:
+    body, given = await _read(request, MessagesRequest)
+    asked = await to_thread.run_sync(given.request, body)
+    return await _answer(request, tenant, asked, MessagesAnswer)
+
+
+@router.post("/v1/messages/count_tokens")
+async def count_tokens(request: Request, _: Tenant) -> Response:
+    """How long the prompt of such a request would be; nothing is sampled or stored."""
+    body, given = await _read(request, PromptFields)
+    service = service_of(request)
+    asked = await to_thread.run_sync(given.request, body)
+    await models.pinned_version(service, asked.model)
+    most = service.engine.context_length
+    prompt = await to_thread.run_sync(read_prompt, service.template, asked, most)
+    return JSONResponse({"input_tokens": len(prompt.token_ids)})
+
+
+@router.post("/v1/responses")
+async def responses(request: Request, tenant: Tenant) -> Response:
+    body, given = await _read(request, ResponsesRequest)
+    previous = None
+    if given.previous_response_id is not None:
+        answered = service_of(request).sessions.answered
+        previous = await to_thread.run_sync(answered, given.previous_response_id, tenant)
+        if previous is None:
+            raise bad_request(
+                f"There is no response {given.previous_response_id!r} that could be continued.",
+                "previous_response_id",
+                "previous_response_not_found",
+            )
+    asked = await to_thread.run_sync(given.request, body, previous)
+    return await _answer(request, tenant, asked, lambda head: ResponsesAnswer(head, given.echo))
+
+
 async def _answer(
     request: Request, tenant: str, asked: CompletionRequest, form: Callable[[Head], Answer]
 ) -> Response:
@@ -63,8 +103,10 @@ async def _answer(
 @router.post("/v1/feedback")
 async def give_feedback(request: Request, tenant: Tenant) -> Response:
     _, given = await _read(request, feedback.FeedbackRequest)
-    conversations = service_of(request).store.conversations
-    turn = await to_thread.run_sync(feedback.give_feedback, conversations, tenant, given)
+    service = service_of(request)
+    turn = await to_thread.run_sync(
+        feedback.give_feedback, service.sessions, service.store.conversations, tenant, given
+    )
     return JSONResponse({"turn_id": turn.id, "state": turn.state.value})
 
 

@@ -16,12 +16,13 @@ from itertools import islice
 from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.normalise import Conversation
 from openclaw_rl.gateway.pairing import pair
-from openclaw_rl.model import Turn, TurnKind
+from openclaw_rl.model import Turn, TurnKind, TurnState
 from openclaw_rl.store import new_id
 from openclaw_rl.store.conversations import Conversations
 
 SESSION_HEADERS = ("X-Session-Id", "x-session-affinity", "session_id")
 DONE_HEADER = "X-Session-Done"
+_RESPONSE_PREFIXES = re.compile("^(chatcmpl-|msg_|resp_)")
 _OWN_FORM = re.compile(r"sess_[0-9a-f]{24}")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _PREFIXES_AT_ONCE = 8
@@ -64,6 +65,19 @@ class Sessions:
             if found is not None and found.tenant == tenant:
                 return stated
         return f"sess_{hashlib.sha256((tenant + stated).encode()).hexdigest()[:24]}"
+
+    def turn_of(self, response_id: str, tenant: str) -> Turn | None:
+        """The tenant's turn that made a response, by the response's id in any protocol."""
+        turn = self._conversations.turn(_RESPONSE_PREFIXES.sub("", response_id))
+        if turn is None:
+            return None
+        session = self._conversations.session(turn.session_id)
+        return turn if session is not None and session.tenant == tenant else None
+
+    def answered(self, response_id: str, tenant: str) -> Turn | None:
+        """The same, if its reply came to its end."""
+        turn = self.turn_of(response_id, tenant)
+        return None if turn is None or turn.state is TurnState.ABORTED else turn
 
     def place(
         self, conversation: Conversation, kind: TurnKind, tenant: str, stated: str | None = None

@@ -6,7 +6,7 @@ One rule for thoughts: a reply that begins with `<think>`, or whose prompt ended
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.model import Tool
@@ -129,6 +129,20 @@ class ReplyReader:
     def _seen(self, parts: Sequence[str | ToolCall]) -> list[str | ToolCall]:
         self._visible += [part for part in parts if isinstance(part, str)]
         return list(parts)
+
+
+def joined(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """The same parts, with neighbouring pieces of text or of thought made one."""
+    made: list[Part] = []
+    for part in parts:
+        last = made[-1] if made else None
+        if isinstance(part, str) and isinstance(last, str):
+            made[-1] = last + part
+        elif isinstance(part, Thought) and isinstance(last, Thought):
+            made[-1] = Thought(last.text + part.text)
+        else:
+            made.append(part)
+    return tuple(made)
 
 
 def _begun_tag(text: str, tag: str) -> int:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from openclaw_rl.gateway.bodies import FIRST_FAULT, Body
+from openclaw_rl.gateway.bodies import FIRST_FAULT, Body, SessionFields
 from openclaw_rl.gateway.completion_request import (
     MAX_CHOICES,
     MAX_MESSAGES,
@@ -64,7 +64,7 @@ ToolDefinition = Annotated[
 ]
 
 
-class ChatRequest(Body):
+class ChatRequest(SessionFields):
     model: str
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES), FIRST_FAULT]
     tools: Annotated[list[ToolDefinition], FIRST_FAULT] | None = None
@@ -86,9 +86,6 @@ class ChatRequest(Body):
     user: str | None = None
     metadata: dict[str, Any] | None = None
     prompt_cache_key: str | None = None
-    session_id: str | None = None
-    turn_type: str | None = None
-    session_done: bool | int | str | None = None
 
     def request(self, body: Mapping[str, Any]) -> CompletionRequest:
         """What `body`, from which this was made, asks for.
