@@ -119,11 +119,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return read
 
 
-def _deeper_than(value: Any, levels: int) -> bool:
-    if not isinstance(value, dict | list):
-        return False
+def _deeper_than(value: dict[str, Any] | list[Any], levels: int) -> bool:
     children = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_deeper_than(child, levels - 1) for child in children)
+    inner = [child for child in children if isinstance(child, dict | list)]
+    return levels == 0 or any(_deeper_than(child, levels - 1) for child in inner)
 
 
 def _too_deep() -> ApiError:

@@ -95,7 +95,7 @@ def install(app: FastAPI) -> None:
         path = request.url.path
         message = str(error)
         if path.startswith(ANTHROPIC_PATH):  # the sentence by which those clients know that they must compact
-            message = f"prompt is too long: {error.prompt_tokens} tokens > {error.context_length} maximum"
+            message = f"prompt is too long: {error.counted} tokens > {error.context_length} maximum"
         return bad_request(message, "messages", "context_length_exceeded").response(path)
 
     @app.exception_handler(EngineBusyError)

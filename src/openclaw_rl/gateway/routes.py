@@ -19,6 +19,7 @@ from openclaw_rl.gateway.bodies import AnyBody
 from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.delivery import Delivery
 from openclaw_rl.gateway.errors import bad_request, log_failure, server_error
+from openclaw_rl.gateway.openapi import takes
 from openclaw_rl.gateway.protocols.chat import ChatRequest
 from openclaw_rl.gateway.protocols.chat_answer import ChatAnswer
 from openclaw_rl.gateway.protocols.messages import MessagesRequest, PromptFields
@@ -26,6 +27,7 @@ from openclaw_rl.gateway.protocols.messages_answer import MessagesAnswer
 from openclaw_rl.gateway.protocols.responses import ResponsesRequest
 from openclaw_rl.gateway.protocols.responses_answer import ResponsesAnswer
 from openclaw_rl.gateway.service import Service
+from openclaw_rl.policy.engine import PromptTooLongError
 
 router = APIRouter()
 
@@ -42,21 +44,23 @@ def tenant_of(request: Request) -> str:
 Tenant = Annotated[str, Depends(tenant_of)]
 
 
-@router.post("/v1/chat/completions")
+@router.post("/v1/chat/completions", openapi_extra=takes(ChatRequest, streams=True))
 async def chat_completions(request: Request, tenant: Tenant) -> Response:
+    """OpenAI's Chat Completions."""
     body, chat = await _read(request, ChatRequest)
     asked = await to_thread.run_sync(chat.request, body)
     return await _answer(request, tenant, asked, lambda head: ChatAnswer(head, asked.choices))
 
 
-@router.post("/v1/messages")
+@router.post("/v1/messages", openapi_extra=takes(MessagesRequest, streams=True))
 async def messages(request: Request, tenant: Tenant) -> Response:
+    """Anthropic's Messages."""
     body, given = await _read(request, MessagesRequest)
     asked = await to_thread.run_sync(given.request, body)
     return await _answer(request, tenant, asked, MessagesAnswer)
 
 
-@router.post("/v1/messages/count_tokens")
+@router.post("/v1/messages/count_tokens", openapi_extra=takes(PromptFields))
 async def count_tokens(request: Request, _: Tenant) -> Response:
     """How long the prompt of such a request would be; nothing is sampled or stored."""
     body, given = await _read(request, PromptFields)
@@ -65,11 +69,14 @@ async def count_tokens(request: Request, _: Tenant) -> Response:
     await models.pinned_version(service, asked.model)
     most = service.engine.context_length
     prompt = await to_thread.run_sync(read_prompt, service.template, asked, most)
+    if not prompt.is_whole:
+        raise PromptTooLongError(len(prompt.token_ids), most, at_least=True)
     return JSONResponse({"input_tokens": len(prompt.token_ids)})
 
 
-@router.post("/v1/responses")
+@router.post("/v1/responses", openapi_extra=takes(ResponsesRequest, streams=True))
 async def responses(request: Request, tenant: Tenant) -> Response:
+    """OpenAI's Responses."""
     body, given = await _read(request, ResponsesRequest)
     previous = None
     if given.previous_response_id is not None:
@@ -100,8 +107,9 @@ async def _answer(
     return Delivery(choices, form(head), stream=asked.stream, headers=headers)
 
 
-@router.post("/v1/feedback")
+@router.post("/v1/feedback", openapi_extra=takes(feedback.FeedbackRequest))
 async def give_feedback(request: Request, tenant: Tenant) -> Response:
+    """A score or words about one reply."""
     _, given = await _read(request, feedback.FeedbackRequest)
     service = service_of(request)
     turn = await to_thread.run_sync(
@@ -110,8 +118,9 @@ async def give_feedback(request: Request, tenant: Tenant) -> Response:
     return JSONResponse({"turn_id": turn.id, "state": turn.state.value})
 
 
-@router.post("/v1/sessions/{session_id}/outcome")
+@router.post("/v1/sessions/{session_id}/outcome", openapi_extra=takes(feedback.OutcomeRequest))
 async def give_outcome(session_id: str, request: Request, tenant: Tenant) -> Response:
+    """How an episode came out; scores its last reply and closes the session."""
     _, given = await _read(request, feedback.OutcomeRequest)
     service = service_of(request)
     turn = await to_thread.run_sync(
@@ -122,6 +131,7 @@ async def give_outcome(session_id: str, request: Request, tenant: Tenant) -> Res
 
 @router.post("/v1/sessions/{session_id}/close")
 async def close_session(session_id: str, request: Request, tenant: Tenant) -> Response:
+    """Nothing more will follow in this session."""
     service = service_of(request)
     closed = await to_thread.run_sync(
         feedback.close, service.sessions, service.store.conversations, tenant, session_id
@@ -131,6 +141,7 @@ async def close_session(session_id: str, request: Request, tenant: Tenant) -> Re
 
 @router.get("/v1/models")
 async def list_models(request: Request, _: Tenant) -> Response:
+    """The policy, with its context window and the version that serves."""
     service = service_of(request)
     shown = await models.listing(service, service.settings.served_name)
     return JSONResponse({"object": "list", "data": [shown]})
@@ -138,6 +149,7 @@ async def list_models(request: Request, _: Tenant) -> Response:
 
 @router.get("/v1/models/{model:path}")
 async def show_model(model: str, request: Request, _: Tenant) -> Response:
+    """The policy, or one version of it."""
     return JSONResponse(await models.listing(service_of(request), model))
 
 

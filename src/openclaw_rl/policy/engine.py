@@ -28,12 +28,11 @@ class PromptTooLongError(EngineError):
 
     def __init__(self, prompt_tokens: int, context_length: int, *, at_least: bool = False) -> None:
         self.prompt_tokens = prompt_tokens
-        """With `at_least` not all of them were counted."""
+        self.counted = f"{'at least ' if at_least else ''}{prompt_tokens}"
         self.context_length = context_length
-        counted = f"{'at least ' if at_least else ''}{prompt_tokens}"
         super().__init__(
             f"This model's maximum context length is {context_length} tokens. "
-            f"However, your messages resulted in {counted} tokens. "
+            f"However, your messages resulted in {self.counted} tokens. "
             f"Please reduce the length of the messages."
         )
 

@@ -35,7 +35,7 @@ class GivenMessage(Body):
     content: str | Annotated[list[Block], FIRST_FAULT]
 
 
-class GivenTool(Body):
+class AnthropicTool(Body):
     type: str | None = None
     name: str
     description: str | None = None
@@ -61,7 +61,7 @@ class PromptFields(SessionFields):
     model: str
     messages: Annotated[list[GivenMessage], Field(min_length=1, max_length=MAX_MESSAGES), FIRST_FAULT]
     system: str | Annotated[list[Block], FIRST_FAULT] | None = None
-    tools: Annotated[list[GivenTool], FIRST_FAULT] | None = None
+    tools: Annotated[list[AnthropicTool], FIRST_FAULT] | None = None
     tool_choice: dict[str, Any] | None = None
 
     def request(self, body: Mapping[str, Any]) -> CompletionRequest:

@@ -31,7 +31,7 @@ class Item(Body):
     output: Text | None = None
 
 
-class GivenTool(Body):
+class ResponsesTool(Body):
     type: str
     name: str | None = None
     description: str | None = None
@@ -64,7 +64,7 @@ class ResponsesRequest(SessionFields):
     conversation: str | dict[str, Any] | None = None
     background: bool | None = None
     prompt: dict[str, Any] | None = None
-    tools: Annotated[list[GivenTool], FIRST_FAULT] | None = None
+    tools: Annotated[list[ResponsesTool], FIRST_FAULT] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     text: dict[str, Any] | None = None
