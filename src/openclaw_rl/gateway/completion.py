@@ -21,12 +21,12 @@ from openclaw_rl.policy.dialects import ToolCall
 from openclaw_rl.policy.engine import EngineError, Generation
 from openclaw_rl.policy.reply import Part, ReplyReader, Thought, joined
 from openclaw_rl.store.conversations import Conversations
+from openclaw_rl.store.progress import UNREAD_CALLS
 
 HUNG_UP = "client hung up"
 SERVER_STOPPED = "the server stopped"
 _ABORTED = "aborted"
 _DONE = "the client said that it is done"
-UNREAD_CALLS = "unread_tool_calls"
 
 
 @dataclass(frozen=True, slots=True)

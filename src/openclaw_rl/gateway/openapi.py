@@ -14,6 +14,7 @@ from openclaw_rl.gateway.bodies import Body
 from openclaw_rl.gateway.errors import ANTHROPIC_PATH
 
 _REF = "#/components/schemas/{model}"
+_DEFINITIONS = "x-definitions"
 
 _TEXT = {"type": "string"}
 _MAYBE_TEXT = {"anyOf": [_TEXT, {"type": "null"}]}
@@ -65,6 +66,16 @@ def takes(body: type[Body], *, streams: bool = False) -> dict[str, Any]:
     }
 
 
+def asks(query: type[Body]) -> dict[str, Any]:
+    """For a route's `openapi_extra`: what may stand in its query string."""
+    schema = query.model_json_schema(ref_template=_REF)
+    parameters = [
+        {"name": name, "in": "query", "required": False, "schema": kind}
+        for name, kind in schema["properties"].items()
+    ]
+    return {"parameters": parameters, _DEFINITIONS: schema.get("$defs", {})}
+
+
 def describe(app: FastAPI) -> dict[str, Any]:
     """The description of every route of `app`."""
     described = app.openapi()
@@ -74,6 +85,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
             operation["responses"].pop("422", None)  # FastAPI's own; ours are checked by `bodies`
             operation["responses"]["default"] = _refusal(path)
             operation["security"] = [{}, *({name: []} for name in _KEYS)]
+            schemas |= operation.pop(_DEFINITIONS, {})
             if "requestBody" in operation:
                 schema = operation["requestBody"]["content"]["application/json"]["schema"]
                 schemas |= schema.pop("$defs", {})

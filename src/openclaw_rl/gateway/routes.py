@@ -12,14 +12,14 @@ from anyio import to_thread
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response
 
-from openclaw_rl.gateway import bodies, feedback, models
+from openclaw_rl.gateway import admin, bodies, feedback, models
 from openclaw_rl.gateway.admission import admit, read_prompt
 from openclaw_rl.gateway.answer import Answer, Head
 from openclaw_rl.gateway.bodies import AnyBody
 from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.delivery import Delivery
 from openclaw_rl.gateway.errors import bad_request, log_failure, server_error
-from openclaw_rl.gateway.openapi import takes
+from openclaw_rl.gateway.openapi import asks, takes
 from openclaw_rl.gateway.protocols.chat import ChatRequest
 from openclaw_rl.gateway.protocols.chat_answer import ChatAnswer
 from openclaw_rl.gateway.protocols.messages import MessagesRequest, PromptFields
@@ -151,6 +151,19 @@ async def list_models(request: Request, _: Tenant) -> Response:
 async def show_model(model: str, request: Request, _: Tenant) -> Response:
     """The policy, or one version of it."""
     return JSONResponse(await models.listing(service_of(request), model))
+
+
+@router.get("/v1/admin/turns", openapi_extra=asks(admin.TurnsQuery))
+async def list_turns(request: Request, tenant: Tenant) -> Response:
+    """Where each turn stands and why, and how many samples the next update still needs."""
+    query = bodies.validate(admin.TurnsQuery, dict(request.query_params))
+    return JSONResponse(await to_thread.run_sync(admin.turns, service_of(request), tenant, query))
+
+
+@router.get("/v1/admin/status")
+async def show_status(request: Request, tenant: Tenant) -> Response:
+    """What serves, what waits for what, and what the processes do."""
+    return JSONResponse(await to_thread.run_sync(admin.status, service_of(request), tenant))
 
 
 @router.get("/healthz")
