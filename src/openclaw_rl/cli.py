@@ -162,6 +162,21 @@ def show(
 
 
 @app.command()
+def doctor(
+    url: Annotated[str | None, typer.Option(help="Of the server; else as the settings say.")] = None,
+    api_key: Annotated[str | None, typer.Option(help="Else the first of server.api_keys.")] = None,
+    config_file: ConfigFile = None,
+    port: Port = None,
+    set_: Set = None,
+) -> None:
+    """Try a running server and say what is wrong with it, one line a check; exit status 1 if anything is."""
+    settings, _ = config.load(config_file, _flags(None, None, None, None, None, port, set_))
+    from openclaw_rl.doctor import run
+
+    raise typer.Exit(run(settings, url, api_key, typer.echo))
+
+
+@app.command()
 def fetch(model: Model = None, config_file: ConfigFile = None) -> None:
     """Fetch the model's files now instead of at the first start; prints their folder."""
     settings, _ = config.load(config_file, _flags(None, model, None, None, None, None, None))

@@ -50,13 +50,15 @@ class ServerSettings(Section):
     """Keys that clients may use, as `Authorization: Bearer KEY`. Each key is a tenant of its own."""
     max_body_mb: float = Field(16, gt=0)
     """Larger request bodies are refused with 413."""
+    busy_seconds: float = Field(30, ge=0)
+    """A request that finds the engine full is held open so long, then gets 429 with Retry-After."""
 
 
 class EngineSettings(Section):
     max_concurrent: int = Field(16, ge=1)
     """Requests decoded together; more wait their turn."""
     max_waiting: int = Field(256, ge=0)
-    """Requests that may wait; beyond it a client gets 429 with Retry-After."""
+    """Requests that may wait in the engine; beyond it they wait before it: see server.busy_seconds."""
     context_length: int = Field(0, ge=0)
     """Most tokens of prompt and reply together; 0 takes the model's own."""
     prefill_chunk: int = Field(256, ge=16)

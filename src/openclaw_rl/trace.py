@@ -14,36 +14,22 @@ from typing import Any
 from rich.table import Table
 
 from openclaw_rl.config import ConfigError, Settings
-from openclaw_rl.model import PolicyVersion, TurnState, Update
+from openclaw_rl.model import PolicyVersion, Update
 from openclaw_rl.store import Store
-
-_MEANING = {
-    TurnState.WAITING_NEXT_STATE: "wait for a next state",
-    TurnState.WAITING_JUDGE: "wait for the judge",
-    TurnState.WAITING_UPDATE: "wait for an update",
-    TurnState.TRAINED: "trained",
-    TurnState.SIDE: "side turns, never trained",
-    TurnState.UNPAIRED: "unpaired: their session closed first",
-    TurnState.SUPERSEDED: "superseded by a retry",
-    TurnState.ABORTED: "aborted",
-    TurnState.UNJUDGED: "unjudged: no vote could be read",
-    TurnState.NO_SIGNAL: "judged, without a signal",
-    TurnState.SET_ASIDE: "set aside by the learner",
-}
+from openclaw_rl.store.progress import MEANING
 
 
 def status(store: Store, settings: Settings) -> Iterator[Any]:
     """The parts of `openclaw-rl status`."""
     sessions = store.conversations.count_sessions()
     yield f"sessions: {sessions['open']} open, {sessions['closed']} closed"
-    counts = store.conversations.count_turns()
+    counts = store.progress.counts()
     turns = Table("turns", "", box=None)
-    for state, meaning in _MEANING.items():
+    for state, meaning in MEANING.items():
         if state in counts or state.value.startswith("waiting"):
             turns.add_row(str(counts.get(state, 0)), meaning)
     yield turns
-    waiting, needed = counts.get(TurnState.WAITING_UPDATE, 0), settings.learn.batch_size
-    yield f"next update: {min(waiting, needed)} of {needed} samples collected"
+    yield next_update(store, settings)
     reasons = store.conversations.reasons()
     if reasons:
         why = Table("not trained", "because", box=None)
@@ -52,6 +38,14 @@ def status(store: Store, settings: Settings) -> Iterator[Any]:
         yield why
     yield from _versions(store)
     yield from _processes(store)
+
+
+def next_update(store: Store, settings: Settings) -> str:
+    coming = store.progress.next_update(settings.learn.batch_size)
+    said = f"next update: {min(coming.collected, coming.needed)} of {coming.needed} samples collected"
+    if not settings.learn.enabled:
+        return f"{said}; none will come, since learn.enabled is false"
+    return f"{said}, {coming.missing} more needed" if coming.missing else said
 
 
 def _versions(store: Store) -> Iterator[Any]:

@@ -15,10 +15,11 @@ CHATML = (
 )
 
 
-def byte_template() -> ChatTemplate:
+def byte_template(template: str = CHATML, special_tokens: tuple[str, ...] = ()) -> ChatTemplate:
+    """`special_tokens` are known to the tokenizer besides ChatML's two."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={char: i for i, char in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([START, END])
-    return ChatTemplate(tokenizer, CHATML, {"eos_token": END}, [tokenizer.token_to_id(END)])
+    tokenizer.add_special_tokens([START, END, *special_tokens])
+    return ChatTemplate(tokenizer, template, {"eos_token": END}, [tokenizer.token_to_id(END)])

@@ -46,6 +46,8 @@ class ScriptedGeneration:
         if not self.ended and not self.cancelled:
             self.cancelled = True
             self._engine.cancels += 1
+            if self._engine.room is not None:
+                self._engine.room += 1
 
     async def __aiter__(self) -> AsyncIterator[SampledToken]:
         script = self._script
@@ -79,6 +81,8 @@ class ScriptedEngine:
         """Versions that cannot be published, and why."""
         self.scripts: deque[Script] = deque()
         self.busy = False
+        self.room: int | None = None
+        """So many generations more are admitted; None admits any number."""
         self.cancels = 0
         self.sampled = 0
         self.published: list[tuple[int, bool]] = []
@@ -90,12 +94,14 @@ class ScriptedEngine:
     def generate(
         self, prompt_ids: tuple[int, ...], sampling: Sampling, version: int | None = None
     ) -> ScriptedGeneration:
-        if self.busy:
+        if self.busy or self.room == 0:
             raise EngineBusyError("256 requests wait already")
         if len(prompt_ids) >= self.context_length:
             raise PromptTooLongError(len(prompt_ids), self.context_length)
         if version is not None and version not in self.versions:
             raise UnknownVersionError(f"version {version} is not loaded")
+        if self.room is not None:
+            self.room -= 1
         self.asked.append((prompt_ids, sampling, version))
         script = self.scripts.popleft() if self.scripts else Script()
         pinned = self.serving_version if version is None else version

@@ -10,6 +10,7 @@ from byte_template import END
 from openai import BadRequestError
 from running_gateway import MODEL, RunningGateway, user
 from scripted_engine import Script
+from streams import joined
 
 from openclaw_rl.model import TurnKind, TurnState
 
@@ -19,19 +20,6 @@ CALLS = (
     '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>\n'
     '<tool_call>\n{"name": "read", "arguments": {"path": "b.txt"}}\n</tool_call>'
 )
-
-
-def joined(chunks: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a client makes of a stream: content, calls without ids, finish reason, usage, log-probs."""
-    choices = [choice for chunk in chunks for choice in chunk["choices"]]
-    deltas = [choice["delta"] for choice in choices]
-    return {
-        "content": "".join(delta.get("content") or "" for delta in deltas),
-        "calls": [call["function"] for delta in deltas for call in delta.get("tool_calls", [])],
-        "finish": [choice["finish_reason"] for choice in choices if choice["finish_reason"]],
-        "usage": [chunk["usage"] for chunk in chunks if not chunk["choices"]],
-        "logprobs": [token for choice in choices for token in (choice["logprobs"] or {}).get("content", [])],
-    }
 
 
 def test_the_openai_sdk_reads_a_plain_answer(gateway: RunningGateway) -> None:
@@ -77,37 +65,6 @@ def test_headers_name_session_turn_and_version(gateway: RunningGateway, stream: 
     assert response.headers["x-session-id"] == turn.session_id
     assert response.headers["x-policy-version"] == "0"
     assert f"chatcmpl-{turn.id}" in response.text
-
-
-@pytest.mark.parametrize(
-    ("script", "fields"),
-    [
-        (Script("plain words"), {}),
-        (Script("words without an end", finish="length"), {}),
-        (Script("cut by the budget"), {"max_tokens": 6}),
-        (Script("one two STOP three"), {"stop": "STOP"}),
-        (Script("one two END"), {"stop": ["nothing", "END"]}),
-        (Script(""), {}),
-        (Script(CALLS), {"tools": TOOLS}),
-        (Script("not a call: <tool_call>{nonsense}</tool_call> end"), {"tools": TOOLS}),
-        (Script(CALLS), {"tools": TOOLS, "tool_choice": "none"}),
-        (Script(CALLS), {}),
-        (Script("cut <tool_call>{", finish="length"), {"tools": TOOLS}),
-    ],
-)
-def test_stream_and_plain_body_agree(gateway: RunningGateway, script: Script, fields: dict[str, Any]) -> None:
-    gateway.engine.say(script, script)
-    plain = gateway.post([user("?")], logprobs=True, **fields).json()
-    with gateway.stream([user("?")], logprobs=True, **fields) as (_, chunks):
-        streamed = joined(list(chunks))
-    choice = plain["choices"][0]
-    message = choice["message"]
-    assert streamed["content"] == (message["content"] or "")
-    assert streamed["calls"] == [call["function"] for call in message.get("tool_calls", [])]
-    assert streamed["finish"] == [choice["finish_reason"]]
-    assert streamed["usage"] == [plain["usage"]]
-    assert streamed["logprobs"] == choice["logprobs"]["content"]
-    assert len(streamed["logprobs"]) == plain["usage"]["completion_tokens"]
 
 
 def test_text_arrives_while_the_engine_still_samples(gateway: RunningGateway) -> None:
@@ -265,8 +222,9 @@ def test_tools_are_neither_offered_nor_parsed_with_tool_choice_none(gateway: Run
         ({"tool_choice": "required"}, "forced tool choice is not supported"),
         ({"tool_choice": {"type": "function", "function": {"name": "read"}}}, "forced tool choice"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"n": 2}, "n: "),
-        ({"logprobs": True, "top_logprobs": 3}, "top_logprobs"),
+        ({"n": 9}, "n: Input should be less than or equal to 8"),
+        ({"logprobs": True, "top_logprobs": 3}, "top_logprobs: only the sampled"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs: Input should be less"),
     ],
 )
 def test_what_is_not_supported_is_refused_in_words(

@@ -107,7 +107,7 @@ def test_a_version_that_does_not_load_is_rejected_and_serving_goes_on(gateway: R
 
 def test_a_rollback_is_followed(gateway: RunningGateway) -> None:
     write_version(gateway.store, 1)
-    eventually(lambda: gateway.engine.serving_version == 1)
+    eventually(lambda: state_of(gateway, 1) is VersionState.SERVING)
     gateway.store.learning.mark_rejected(1, "worse than its parent")
     eventually(lambda: gateway.engine.serving_version == 0)
     eventually(lambda: state_of(gateway, 0) is VersionState.SERVING)

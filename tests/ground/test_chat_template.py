@@ -133,7 +133,11 @@ def test_two_user_messages_in_a_row_are_both_rendered() -> None:
 def test_a_template_that_raises_is_a_refusal_in_its_own_words() -> None:
     assert "hi" in template(ALTERNATING).render([user("hi")])
     with pytest.raises(ChatTemplateError, match="roles must alternate"):
-        template(ALTERNATING).render([user("one"), user("two")])
+        template(ALTERNATING).render([{"role": "assistant", "content": "first"}, user("one")])
+
+
+def test_fault_49_where_roles_must_alternate_two_users_in_a_row_become_one() -> None:
+    assert template(ALTERNATING).render([user("one"), user("two")]).strip() == "one\n\ntwo"
 
 
 @pytest.mark.parametrize("text", ["{{ messages[0].nothing.at_all }}", "{{ messages[0].content + 1 }}"])

@@ -1,4 +1,4 @@
-"""From a chat request to a running turn: checked, rendered, placed, paired, admitted to the engine.
+"""From a request to running turns: checked, rendered, placed, paired, admitted to the engine.
 
 Everything that can be refused is refused here, before the first byte of an answer. What the request says
 about earlier turns is recorded before its own reply is sampled, so that judging starts at once.
@@ -7,73 +7,121 @@ about earlier turns is recorded before its own reply is sampled, so that judging
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 
 from anyio import to_thread
+from starlette.requests import ClientDisconnect
 
-from openclaw_rl.gateway import models, protocol, sides
+from openclaw_rl.gateway import models, sides
 from openclaw_rl.gateway.completion import Plan, RunningTurn
+from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.errors import bad_request
 from openclaw_rl.gateway.normalise import Conversation
 from openclaw_rl.gateway.service import Service
 from openclaw_rl.gateway.sessions import is_done, stated_session
-from openclaw_rl.model import Message, Tool
+from openclaw_rl.model import PolicyVersion, Sampling
 from openclaw_rl.policy.chat_template import ChatTemplate, ChatTemplateError
+from openclaw_rl.policy.engine import Generation, PromptTooLongError
+from openclaw_rl.policy.reply import opens_thought
 from openclaw_rl.store import new_id
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    token_ids: tuple[int, ...]
+    inside_thought: bool
+    is_whole: bool = True
+    """False for the beginning of a text that is far too long."""
 
 
 async def admit(
     service: Service,
     tenant: str,
     headers: Mapping[str, str],
-    body: Mapping[str, Any],
-    request: protocol.ChatRequest,
-) -> RunningTurn:
-    """Start the turn that a request asks for; raises ApiError or EngineError when it is refused.
+    request: CompletionRequest,
+    left: Callable[[], Awaitable[bool]],
+) -> list[RunningTurn]:
+    """Start the turns that a request asks for, one for each choice; `left` says if its client has gone.
 
-    `request` is `body`, validated.
+    Raises ApiError or EngineError when it is refused.
     """
     arrived = time.time()
-    request.refuse_unsupported()
+    service.count_ignored(request.ignored)
     stated = sides.stated_kind(headers, request.turn_type)
     pinned = await models.pinned_version(service, request.model)
-    messages, tools = protocol.messages_of(body), protocol.tools_of(body, request)
-    prompt_ids = await to_thread.run_sync(_prompt_ids, service.template, messages, tools)
-
-    kind, kind_reason = sides.classify(messages, stated, pinned=pinned is not None)
-    conversation = Conversation.of(messages)
+    context_length = service.engine.context_length
+    prompt = await to_thread.run_sync(read_prompt, service.template, request, context_length)
+    conversation = await to_thread.run_sync(Conversation.of, request.messages)
+    kind, kind_reason = sides.classify(request.messages, stated, pinned=pinned is not None)
     place = await to_thread.run_sync(
         service.sessions.place, conversation, kind, tenant, stated_session(headers, request)
     )
-    sampling = request.sampling(service.settings.sampling, service.engine.context_length)
-    generation = await models.generate(service, prompt_ids, sampling, pinned)
-    plan = Plan(
-        turn_id=new_id("turn"),
-        session_id=place.session_id,
-        parent_id=place.parent_id,
-        kind=kind,
-        kind_reason=kind_reason,
-        model=request.model,
-        messages=tuple(messages),
-        tools=tuple(tools),
-        conversation=conversation,
-        prompt_ids=prompt_ids,
-        sampling=sampling,
-        closes_session=is_done(headers, request),
-        created_at=arrived,
-    )
-    return service.run(plan, generation)
+    room = context_length - len(prompt.token_ids)
+    if room < 1:
+        raise PromptTooLongError(len(prompt.token_ids), context_length, at_least=not prompt.is_whole)
+    samplings = [
+        request.sampling(service.settings.sampling, room, choice) for choice in range(request.choices)
+    ]
+
+    async def enter() -> list[Generation]:
+        return await _generate_all(service, prompt.token_ids, samplings, pinned)
+
+    generations = await service.back_pressure.admit(enter, left)
+    if generations is None:
+        raise ClientDisconnect
+    return [
+        service.run(
+            Plan(
+                turn_id=new_id("turn"),
+                session_id=place.session_id,
+                parent_id=place.parent_id,
+                kind=kind,
+                kind_reason=kind_reason,
+                model=request.model,
+                messages=request.messages,
+                tools=request.tools,
+                conversation=conversation,
+                prompt_ids=prompt.token_ids,
+                inside_thought=prompt.inside_thought,
+                one_call=request.one_call,
+                sampling=sampling,
+                closes_session=is_done(headers, request),
+                created_at=arrived,
+            ),
+            generation,
+        )
+        for generation, sampling in zip(generations, samplings, strict=True)
+    ]
 
 
-def _prompt_ids(
-    template: ChatTemplate, messages: Sequence[Message], tools: Sequence[Tool]
-) -> tuple[int, ...]:
+async def _generate_all(
+    service: Service,
+    prompt_ids: tuple[int, ...],
+    samplings: list[Sampling],
+    pinned: PolicyVersion | None,
+) -> list[Generation]:
+    """One generation for each choice, or none of them."""
+    with ExitStack() as unwind:
+        generations: list[Generation] = []
+        for sampling in samplings:
+            generation = await models.generate(service, prompt_ids, sampling, pinned)
+            unwind.callback(generation.cancel)
+            generations.append(generation)
+        unwind.pop_all()
+    return generations
+
+
+def read_prompt(template: ChatTemplate, request: CompletionRequest, most: int) -> Prompt:
+    """The prompt of a request, encoded whole unless it is far longer than `most` tokens."""
     try:
-        return template.prompt_ids(messages, tools)
+        text = template.render(request.messages, request.tools)
+        token_ids, is_whole = template.encode(text, most)
     except ChatTemplateError as error:
         raise bad_request(str(error), "messages") from None
     except (TypeError, ValueError, RecursionError):
         # Arguments are JSON inside a string, which the check of the body cannot see into: they can be
         # nested without end or hold half a surrogate pair.
         raise bad_request("messages: the arguments of a tool call cannot be read", "messages") from None
+    return Prompt(token_ids, opens_thought(text), is_whole)

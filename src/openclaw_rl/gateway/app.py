@@ -16,6 +16,7 @@ from openclaw_rl.config import Settings
 from openclaw_rl.gateway import errors
 from openclaw_rl.gateway.auth import check_bind
 from openclaw_rl.gateway.background import Background
+from openclaw_rl.gateway.openapi import describe
 from openclaw_rl.gateway.routes import router
 from openclaw_rl.gateway.service import Service
 from openclaw_rl.policy.chat_template import ChatTemplate
@@ -43,15 +44,17 @@ def create_app(settings: Settings, store: Store, engine: PolicyEngine, template:
             await service.stop()
             await background.stop()
 
-    # No pages of API documentation: they would load scripts from elsewhere.
     app = FastAPI(
         title="OpenClaw-RL",
         version=__version__,
         lifespan=lifespan,
-        openapi_url=None,
+        # The description is served, but no page that shows it: such pages load scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
         redirect_slashes=False,
     )
     app.state.service = service
     app.include_router(router)
+    app.openapi_schema = describe(app)
     errors.install(app)
     return app

@@ -35,7 +35,9 @@ class Keys:
             return DEFAULT_TENANT
         authorization = headers.get("authorization")
         scheme, _, offered = (authorization or "").partition(" ")
-        given = offered.strip().encode() if scheme.lower() == "bearer" else b""
+        # Anthropic's clients send their key in a header of its own.
+        offered = offered if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        given = offered.strip().encode()
         # Every key is compared, so that the time taken does not tell which one was nearly right.
         matches = [hmac.compare_digest(given, key) for key in self._keys]
         if not any(matches):

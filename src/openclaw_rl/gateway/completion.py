@@ -17,10 +17,11 @@ from openclaw_rl.gateway.errors import log_failure
 from openclaw_rl.gateway.normalise import Conversation
 from openclaw_rl.model import Message, Sampling, Tool, Turn, TurnKind, TurnState
 from openclaw_rl.policy.chat_template import ChatTemplate
-from openclaw_rl.policy.detokenizer import Detokenizer
+from openclaw_rl.policy.dialects import ToolCall
 from openclaw_rl.policy.engine import EngineError, Generation
-from openclaw_rl.policy.tool_calls import Part, ToolCall, ToolCallSplitter, collect
+from openclaw_rl.policy.reply import Part, ReplyReader, Thought, joined
 from openclaw_rl.store.conversations import Conversations
+from openclaw_rl.store.progress import UNREAD_CALLS
 
 HUNG_UP = "client hung up"
 SERVER_STOPPED = "the server stopped"
@@ -42,6 +43,10 @@ class Plan:
     tools: tuple[Tool, ...]
     conversation: Conversation
     prompt_ids: tuple[int, ...]
+    inside_thought: bool
+    """The prompt ends within a thought."""
+    one_call: bool
+    """The reply ends with its first tool call."""
     sampling: Sampling
     closes_session: bool
     created_at: float
@@ -67,18 +72,37 @@ class Delta:
 class Completion:
     """The result of a turn, durable in the store; every answer to the client is written from it."""
 
-    text: str
-    calls: tuple[ToolCall, ...]
+    parts: tuple[Part, ...]
+    """In order; no two pieces of text, or of thought, come one after the other."""
     finish_reason: str
+    stopped_by: str
+    """The stop string that ended the reply, or nothing."""
     prompt_tokens: int
     tokens: tuple[TokenLogprob, ...]
     """All of them, in order; `last_tokens` of them came after the last delta."""
     last_tokens: int
+    thought_tokens: int
+    unread_calls: int
+    """What looks like a tool call in the text and could not be read as one."""
+
+    @property
+    def text(self) -> str:
+        return "".join(part for part in self.parts if isinstance(part, str))
+
+    @property
+    def thought(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, Thought))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
     @property
     def reply(self) -> Message:
-        """The assistant message as the client sees it."""
+        """The assistant message in OpenAI's chat form."""
         message: Message = {"role": "assistant", "content": self.text}
+        if self.thought:
+            message["reasoning_content"] = self.thought
         if self.calls:
             message["content"] = self.text or None
             message["tool_calls"] = [
@@ -90,6 +114,11 @@ class Completion:
                 for call in self.calls
             ]
         return message
+
+    @property
+    def record(self) -> Message:
+        """The reply as it is stored, marked when it holds calls that could not be read."""
+        return {**self.reply, UNREAD_CALLS: self.unread_calls} if self.unread_calls else self.reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +142,15 @@ class RunningTurn:
         self._generation = generation
         self._template = template
         self._conversations = conversations
-        self._detokenizer = Detokenizer(template.tokenizer, plan.sampling.stop)
-        self._splitter = ToolCallSplitter() if plan.tools else None
+        self._detokenizer = template.detokenizer(plan.sampling.stop, with_calls=bool(plan.tools))
+        self._reader = ReplyReader(template.dialect, plan.tools, inside_thought=plan.inside_thought)
         self._ids: list[int] = []
         self._tokens: list[TokenLogprob] = []
         self._logprobs: list[float] = []
         self._parts: list[Part] = []
         self._told = 0  # tokens that went out with a delta
+        self._thought_tokens = 0
+        self._has_call = False
         self._finish = ""
         self._hang_up_reason = ""
         self._events: asyncio.Queue[Event] = asyncio.Queue()
@@ -132,44 +163,49 @@ class RunningTurn:
         """How many tokens were sampled so far."""
         return len(self._ids)
 
-    async def events(self, idle_seconds: float | None = None) -> AsyncIterator[Event | None]:
-        """The deltas, then the Completion or Failure; None after each `idle_seconds` without one."""
-        event: Event | None = None
-        while event is None or isinstance(event, Delta):
-            try:
-                async with asyncio.timeout(idle_seconds):
-                    event = await self._events.get()
-            except TimeoutError:
-                event = None
+    @property
+    def unread_calls(self) -> int:
+        """See `Completion.unread_calls`; of what was sampled so far."""
+        return self._reader.unread_calls
+
+    async def events(self) -> AsyncIterator[Event]:
+        """The deltas, then the Completion or Failure."""
+        event = await self._events.get()
+        while isinstance(event, Delta):
             yield event
+            event = await self._events.get()
+        yield event
 
     def hang_up(self, reason: str = HUNG_UP) -> None:
         """Nobody wants the rest: stop sampling and record the turn as aborted. Does nothing once it ended."""
         if not self._sampling.done():
-            self._hang_up_reason = reason
+            self._hang_up_reason = self._hang_up_reason or reason
             self._generation.cancel()
             self._sampling.cancel()
 
     async def _run(self) -> None:
         await asyncio.wait({self._sampling})
         failure = self._failure()
-        last_tokens = len(self._ids) - self._told
-        text, calls = collect(self._parts)
-        finish = "tool_calls" if calls and self._finish == "stop" else self._finish
-        completion = Completion(
-            text,
-            tuple(calls),
-            _ABORTED if failure else finish,
-            len(self.plan.prompt_ids),
-            tuple(self._tokens),
-            last_tokens,
-        )
+        completion = self._completion(aborted=bool(failure))
         try:
             await to_thread.run_sync(self._record, self._turn(completion, failure))
         except Exception as error:  # noqa: BLE001 - a task's boundary: the client must hear of it
             log_failure(f"recording turn {self.plan.turn_id}", error)
             failure = "the turn could not be recorded"
         self._events.put_nowait(Failure(failure) if failure else completion)
+
+    def _completion(self, *, aborted: bool) -> Completion:
+        finish = "tool_calls" if self._has_call and self._finish == "stop" else self._finish
+        return Completion(
+            parts=joined(self._parts),
+            finish_reason=_ABORTED if aborted else finish,
+            stopped_by=self._detokenizer.stopped_by,
+            prompt_tokens=len(self.plan.prompt_ids),
+            tokens=tuple(self._tokens),
+            last_tokens=len(self._tokens) - self._told,
+            thought_tokens=self._thought_tokens,
+            unread_calls=self._reader.unread_calls,
+        )
 
     async def _sample(self) -> None:
         async for token in self._generation:
@@ -179,32 +215,35 @@ class RunningTurn:
             if token.finish:
                 self._finish = token.finish
             if not (token.finish == "stop" and token.token_id in self._template.stop_ids):
-                self._show(self._detokenizer.feed(token.token_id))
-            if self._detokenizer.stopped:
+                self._tell(self._reader.feed(self._detokenizer.feed(token.token_id)))
+            if self._detokenizer.stopped or self._has_only_call:
                 self._generation.cancel()
                 break
-        self._show(self._detokenizer.finish())
-        if self._detokenizer.stopped:
+        self._tell(self._reader.feed(self._detokenizer.finish()))
+        if self._detokenizer.stopped or self._has_only_call:
             self._finish = "stop"
-        if self._splitter:
-            self._tell(self._splitter.finish())
+        self._tell(self._reader.finish())
         if not self._finish:
             raise EngineError("the engine ended without saying why")
+
+    @property
+    def _has_only_call(self) -> bool:
+        return self._has_call and self.plan.one_call
 
     def _text_of(self, token_id: int) -> str:
         return self._template.decode([token_id], skip_special_tokens=False)
 
-    def _show(self, text: str) -> None:
-        if self._splitter:
-            self._tell(self._splitter.feed(text))
-        elif text:
-            self._tell([text])
-
     def _tell(self, parts: list[Part]) -> None:
         for part in parts:
-            self._parts.append(part)
-            self._events.put_nowait(Delta(part, tuple(self._tokens[self._told :])))
+            if self._has_only_call:
+                return
+            fresh = tuple(self._tokens[self._told :])
             self._told = len(self._tokens)
+            if isinstance(part, Thought):
+                self._thought_tokens += len(fresh)
+            self._has_call = self._has_call or isinstance(part, ToolCall)
+            self._parts.append(part)
+            self._events.put_nowait(Delta(part, fresh))
 
     def _failure(self) -> str:
         """Why the turn has no result; empty when it has one."""
@@ -234,7 +273,7 @@ class RunningTurn:
             policy_version=self.version,
             messages=plan.messages,
             tools=plan.tools,
-            reply=completion.reply,
+            reply=completion.record,
             prompt_ids=plan.prompt_ids,
             response_ids=tuple(self._ids),
             logprobs=tuple(self._logprobs),

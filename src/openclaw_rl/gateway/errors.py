@@ -1,6 +1,7 @@
-"""Errors as OpenAI's clients read them, and what becomes of an exception that nobody foresaw.
+"""Errors as clients read them, and what becomes of an exception that nobody foresaw.
 
-Owns the form of an error body and the mapping of our exceptions to status codes. Logs class names only:
+Owns the form of an error body (OpenAI's, and Anthropic's on that protocol's routes) and the mapping of
+our exceptions to status codes. Logs class names only:
 an exception's text may quote a conversation.
 """
 
@@ -24,6 +25,17 @@ ENGINE_FAILED = "The engine failed while it generated; the reply is incomplete."
 _INTERNAL = "The server met an unexpected error; its log names the kind."
 _CLIENT_CLOSED_REQUEST = 499
 
+ANTHROPIC_PATH = "/v1/messages"
+_ANTHROPIC_KINDS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+}
+
 
 class ApiError(Exception):
     """An answer with a status other than 200."""
@@ -43,12 +55,20 @@ class ApiError(Exception):
         self.body = error_body(message, kind, param, code)
         self.headers = headers
 
-    def response(self) -> JSONResponse:
-        return JSONResponse(self.body, self.status, self.headers)
+    def response(self, path: str) -> JSONResponse:
+        """The error in the form that the clients of `path` know."""
+        body = self.body
+        if path.startswith(ANTHROPIC_PATH):
+            body = anthropic_error_body(str(self), _ANTHROPIC_KINDS.get(self.status, "api_error"))
+        return JSONResponse(body, self.status, self.headers)
 
 
 def error_body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def anthropic_error_body(message: str, kind: str) -> dict[str, Any]:
+    return {"type": "error", "error": {"type": kind, "message": message}}
 
 
 def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiError:
@@ -64,21 +84,25 @@ def server_error(message: str = _INTERNAL, status: int = 500) -> ApiError:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of `app` in OpenAI's form."""
+    """Answer every error of `app` in the form of its route."""
 
     @app.exception_handler(ApiError)
-    async def on_api_error(_: Request, error: ApiError) -> Response:
-        return error.response()
+    async def on_api_error(request: Request, error: ApiError) -> Response:
+        return error.response(request.url.path)
 
     @app.exception_handler(PromptTooLongError)
-    async def on_long_prompt(_: Request, error: PromptTooLongError) -> Response:
-        return bad_request(str(error), "messages", "context_length_exceeded").response()
+    async def on_long_prompt(request: Request, error: PromptTooLongError) -> Response:
+        path = request.url.path
+        message = str(error)
+        if path.startswith(ANTHROPIC_PATH):  # the sentence by which those clients know that they must compact
+            message = f"prompt is too long: {error.counted} tokens > {error.context_length} maximum"
+        return bad_request(message, "messages", "context_length_exceeded").response(path)
 
     @app.exception_handler(EngineBusyError)
-    async def on_busy(_: Request, error: EngineBusyError) -> Response:
+    async def on_busy(request: Request, error: EngineBusyError) -> Response:
         headers = {"Retry-After": str(BUSY_RETRY_SECONDS)}
         busy = ApiError(429, str(error), kind="rate_limit_error", code="engine_busy", headers=headers)
-        return busy.response()
+        return busy.response(request.url.path)
 
     @app.exception_handler(HTTPException)
     async def on_routing(request: Request, error: HTTPException) -> Response:
@@ -88,7 +112,8 @@ def install(app: FastAPI) -> None:
         }.get(error.status_code, error.detail)
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
         headers = dict(error.headers) if error.headers else None
-        return ApiError(error.status_code, message, code=code, headers=headers).response()
+        answer = ApiError(error.status_code, message, code=code, headers=headers)
+        return answer.response(request.url.path)
 
     @app.exception_handler(ClientDisconnect)
     async def on_disconnect(_: Request, __: ClientDisconnect) -> Response:
@@ -119,7 +144,7 @@ class ErrorBoundary:
         except Exception as error:  # noqa: BLE001 - a process boundary: the client must get an answer
             log_failure(f"{scope['method']} request", error)
             if not started:
-                await server_error().response()(scope, receive, send)
+                await server_error().response(scope["path"])(scope, receive, send)
 
 
 def log_failure(what: str, error: BaseException) -> None:

@@ -5,13 +5,16 @@ Each becomes a next state of one turn. Knows no HTTP; every function blocks on t
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+from openclaw_rl.gateway.bodies import Body
 from openclaw_rl.gateway.errors import ApiError, bad_request, not_found
-from openclaw_rl.gateway.protocol import FeedbackRequest, OutcomeRequest
 from openclaw_rl.gateway.sessions import Sessions
 from openclaw_rl.model import Message, NextStateSource, Score, Turn, TurnKind, TurnState
 from openclaw_rl.store.conversations import Conversations
 
-_RESPONSE_PREFIX = "chatcmpl-"
 _TOO_LATE = {
     TurnState.TRAINED: "was already trained, so this changes nothing; the words are kept beside it",
     TurnState.SET_ASIDE: "was set aside by the learner, so this changes nothing; the words are kept",
@@ -20,12 +23,35 @@ _NEWEST_TURNS = 200
 """A session's outcome is looked for among so many; the others are older helper calls' or replaced."""
 
 
-def give_feedback(conversations: Conversations, tenant: str, request: FeedbackRequest) -> Turn:
+def _no_boolean(value: object) -> object:
+    """Python's True equals 1, but a client that sends true means something else than a score."""
+    if isinstance(value, bool):
+        raise ValueError("Input should be -1, 0 or 1")  # pydantic turns it into the field's error
+    return value
+
+
+GivenScore = Annotated[Score, BeforeValidator(_no_boolean)]
+
+
+class FeedbackRequest(Body):
+    response_id: str
+    score: GivenScore | None = None
+    text: str | None = None
+
+
+class OutcomeRequest(Body):
+    score: GivenScore
+    text: str | None = None
+
+
+def give_feedback(
+    sessions: Sessions, conversations: Conversations, tenant: str, request: FeedbackRequest
+) -> Turn:
     """Record feedback on a reply and return its turn as it is now; raises ApiError 400, 404, 409."""
     if request.score is None and not request.text:
         raise bad_request("score, text: feedback needs at least one of them", "score")
-    turn = conversations.turn(request.response_id.removeprefix(_RESPONSE_PREFIX))
-    if turn is None or not _owns(conversations, tenant, turn.session_id):
+    turn = sessions.turn_of(request.response_id, tenant)
+    if turn is None:
         raise not_found(f"There is no response {request.response_id!r}.", param="response_id")
     if turn.kind is TurnKind.SIDE:
         raise _conflict(turn, f"is a side turn, which never trains: {turn.kind_reason}")

@@ -15,6 +15,7 @@ from openclaw_rl.policy.chat_template import text_of
 from openclaw_rl.store.conversations import Conversations
 
 SUPERSEDED_BY_RETRY = "the same request was sent again"
+NOT_CHOSEN = "the conversation went on from another answer to the same request"
 
 
 def pair(
@@ -41,10 +42,25 @@ def pair(
         # With a reply among the new messages the client did not edit: it goes on from a reply that is not
         # ours, or that it altered.
         goes_on = any(message["role"] == "assistant" for message in new_messages)
-        if siblings[0].state is TurnState.WAITING_NEXT_STATE and not goes_on:
+        # Of several choices nobody can say which one the edit speaks of.
+        only_one = sum(_is_open_answer(turn, siblings[0].request_hash) for turn in siblings) == 1
+        if siblings[0].state is TurnState.WAITING_NEXT_STATE and only_one and not goes_on:
             conversations.add_next_state(siblings[0].id, "edit", real)
     elif not _has_next_state(conversations, parent):
         conversations.add_next_state(parent.id, "conversation", real)
+        _put_aside_other_choices(conversations, parent)
+
+
+def _put_aside_other_choices(conversations: Conversations, chosen: Turn) -> None:
+    """Nothing was said about the other answers to the request that `chosen` answered."""
+    answers = conversations.siblings(session_id=chosen.session_id, parent_id=chosen.parent_id)
+    for turn in answers:
+        if turn.id != chosen.id and _is_open_answer(turn, chosen.request_hash):
+            conversations.supersede(turn.id, NOT_CHOSEN)
+
+
+def _is_open_answer(turn: Turn, request_hash: str) -> bool:
+    return turn.request_hash == request_hash and turn.state is TurnState.WAITING_NEXT_STATE
 
 
 def _has_next_state(conversations: Conversations, turn: Turn) -> bool:

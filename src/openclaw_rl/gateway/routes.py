@@ -5,18 +5,29 @@ Decides nothing about turns. Blocking work goes to threads.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response
 
-from openclaw_rl.gateway import feedback, models, protocol
-from openclaw_rl.gateway.admission import admit
+from openclaw_rl.gateway import admin, bodies, feedback, models
+from openclaw_rl.gateway.admission import admit, read_prompt
+from openclaw_rl.gateway.answer import Answer, Head
+from openclaw_rl.gateway.bodies import AnyBody
+from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.delivery import Delivery
-from openclaw_rl.gateway.errors import log_failure, server_error
-from openclaw_rl.gateway.protocol import AnyBody
+from openclaw_rl.gateway.errors import bad_request, log_failure, server_error
+from openclaw_rl.gateway.openapi import asks, takes
+from openclaw_rl.gateway.protocols.chat import ChatRequest
+from openclaw_rl.gateway.protocols.chat_answer import ChatAnswer
+from openclaw_rl.gateway.protocols.messages import MessagesRequest, PromptFields
+from openclaw_rl.gateway.protocols.messages_answer import MessagesAnswer
+from openclaw_rl.gateway.protocols.responses import ResponsesRequest
+from openclaw_rl.gateway.protocols.responses_answer import ResponsesAnswer
 from openclaw_rl.gateway.service import Service
+from openclaw_rl.policy.engine import PromptTooLongError
 
 router = APIRouter()
 
@@ -33,29 +44,84 @@ def tenant_of(request: Request) -> str:
 Tenant = Annotated[str, Depends(tenant_of)]
 
 
-@router.post("/v1/chat/completions")
+@router.post("/v1/chat/completions", openapi_extra=takes(ChatRequest, streams=True))
 async def chat_completions(request: Request, tenant: Tenant) -> Response:
-    body, chat = await _read(request, protocol.ChatRequest)
-    running = await admit(service_of(request), tenant, request.headers, body, chat)
+    """OpenAI's Chat Completions."""
+    body, chat = await _read(request, ChatRequest)
+    asked = await to_thread.run_sync(chat.request, body)
+    return await _answer(request, tenant, asked, lambda head: ChatAnswer(head, asked.choices))
+
+
+@router.post("/v1/messages", openapi_extra=takes(MessagesRequest, streams=True))
+async def messages(request: Request, tenant: Tenant) -> Response:
+    """Anthropic's Messages."""
+    body, given = await _read(request, MessagesRequest)
+    asked = await to_thread.run_sync(given.request, body)
+    return await _answer(request, tenant, asked, MessagesAnswer)
+
+
+@router.post("/v1/messages/count_tokens", openapi_extra=takes(PromptFields))
+async def count_tokens(request: Request, _: Tenant) -> Response:
+    """How long the prompt of such a request would be; nothing is sampled or stored."""
+    body, given = await _read(request, PromptFields)
+    service = service_of(request)
+    asked = await to_thread.run_sync(given.request, body)
+    await models.pinned_version(service, asked.model)
+    most = service.engine.context_length
+    prompt = await to_thread.run_sync(read_prompt, service.template, asked, most)
+    if not prompt.is_whole:
+        raise PromptTooLongError(len(prompt.token_ids), most, at_least=True)
+    return JSONResponse({"input_tokens": len(prompt.token_ids)})
+
+
+@router.post("/v1/responses", openapi_extra=takes(ResponsesRequest, streams=True))
+async def responses(request: Request, tenant: Tenant) -> Response:
+    """OpenAI's Responses."""
+    body, given = await _read(request, ResponsesRequest)
+    previous = None
+    if given.previous_response_id is not None:
+        answered = service_of(request).sessions.answered
+        previous = await to_thread.run_sync(answered, given.previous_response_id, tenant)
+        if previous is None:
+            raise bad_request(
+                f"There is no response {given.previous_response_id!r} that could be continued.",
+                "previous_response_id",
+                "previous_response_not_found",
+            )
+    asked = await to_thread.run_sync(given.request, body, previous)
+    return await _answer(request, tenant, asked, lambda head: ResponsesAnswer(head, given.echo))
+
+
+async def _answer(
+    request: Request, tenant: str, asked: CompletionRequest, form: Callable[[Head], Answer]
+) -> Response:
+    """Start what was asked for, whatever the protocol, and deliver it in `form`."""
+    choices = await admit(service_of(request), tenant, request.headers, asked, request.is_disconnected)
+    plan = choices[0].plan
     headers = {
-        "X-Session-Id": running.plan.session_id,
-        "X-Turn-Id": running.plan.turn_id,
-        "X-Policy-Version": str(running.version),
+        "X-Session-Id": plan.session_id,
+        "X-Turn-Id": ", ".join(running.plan.turn_id for running in choices),
+        "X-Policy-Version": str(choices[0].version),
     }
-    return Delivery(running, stream=bool(chat.stream), logprobs=bool(chat.logprobs), headers=headers)
+    head = Head.of(choices[0], logprobs=asked.logprobs)
+    return Delivery(choices, form(head), stream=asked.stream, headers=headers)
 
 
-@router.post("/v1/feedback")
+@router.post("/v1/feedback", openapi_extra=takes(feedback.FeedbackRequest))
 async def give_feedback(request: Request, tenant: Tenant) -> Response:
-    _, given = await _read(request, protocol.FeedbackRequest)
-    conversations = service_of(request).store.conversations
-    turn = await to_thread.run_sync(feedback.give_feedback, conversations, tenant, given)
+    """A score or words about one reply."""
+    _, given = await _read(request, feedback.FeedbackRequest)
+    service = service_of(request)
+    turn = await to_thread.run_sync(
+        feedback.give_feedback, service.sessions, service.store.conversations, tenant, given
+    )
     return JSONResponse({"turn_id": turn.id, "state": turn.state.value})
 
 
-@router.post("/v1/sessions/{session_id}/outcome")
+@router.post("/v1/sessions/{session_id}/outcome", openapi_extra=takes(feedback.OutcomeRequest))
 async def give_outcome(session_id: str, request: Request, tenant: Tenant) -> Response:
-    _, given = await _read(request, protocol.OutcomeRequest)
+    """How an episode came out; scores its last reply and closes the session."""
+    _, given = await _read(request, feedback.OutcomeRequest)
     service = service_of(request)
     turn = await to_thread.run_sync(
         feedback.give_outcome, service.sessions, service.store.conversations, tenant, session_id, given
@@ -65,6 +131,7 @@ async def give_outcome(session_id: str, request: Request, tenant: Tenant) -> Res
 
 @router.post("/v1/sessions/{session_id}/close")
 async def close_session(session_id: str, request: Request, tenant: Tenant) -> Response:
+    """Nothing more will follow in this session."""
     service = service_of(request)
     closed = await to_thread.run_sync(
         feedback.close, service.sessions, service.store.conversations, tenant, session_id
@@ -74,6 +141,7 @@ async def close_session(session_id: str, request: Request, tenant: Tenant) -> Re
 
 @router.get("/v1/models")
 async def list_models(request: Request, _: Tenant) -> Response:
+    """The policy, with its context window and the version that serves."""
     service = service_of(request)
     shown = await models.listing(service, service.settings.served_name)
     return JSONResponse({"object": "list", "data": [shown]})
@@ -81,7 +149,21 @@ async def list_models(request: Request, _: Tenant) -> Response:
 
 @router.get("/v1/models/{model:path}")
 async def show_model(model: str, request: Request, _: Tenant) -> Response:
+    """The policy, or one version of it."""
     return JSONResponse(await models.listing(service_of(request), model))
+
+
+@router.get("/v1/admin/turns", openapi_extra=asks(admin.TurnsQuery))
+async def list_turns(request: Request, tenant: Tenant) -> Response:
+    """Where each turn stands and why, and how many samples the next update still needs."""
+    query = bodies.validate(admin.TurnsQuery, dict(request.query_params))
+    return JSONResponse(await to_thread.run_sync(admin.turns, service_of(request), tenant, query))
+
+
+@router.get("/v1/admin/status")
+async def show_status(request: Request, tenant: Tenant) -> Response:
+    """What serves, what waits for what, and what the processes do."""
+    return JSONResponse(await to_thread.run_sync(admin.status, service_of(request), tenant))
 
 
 @router.get("/healthz")
@@ -105,6 +187,6 @@ async def readyz(request: Request) -> Response:
 
 
 async def _read(request: Request, kind: type[AnyBody]) -> tuple[dict[str, Any], AnyBody]:
-    raw = await protocol.read_body(request, service_of(request).body_limit)
-    body = await to_thread.run_sync(protocol.parse_json, raw)
-    return body, protocol.validate(kind, body)
+    raw = await bodies.read_body(request, service_of(request).body_limit)
+    body = await to_thread.run_sync(bodies.parse_json, raw)
+    return body, await to_thread.run_sync(bodies.validate, kind, body)

@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
+from collections.abc import Iterable
 
 from openclaw_rl.config import Settings
 from openclaw_rl.gateway.auth import Keys
+from openclaw_rl.gateway.back_pressure import BackPressure
 from openclaw_rl.gateway.completion import SERVER_STOPPED, Plan, RunningTurn
 from openclaw_rl.gateway.publication import Publication
 from openclaw_rl.gateway.sessions import Sessions
 from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.engine import Generation, PolicyEngine
 from openclaw_rl.store import Store
+
+_IGNORED_NAMES = 100
+"""Names of ignored fields that are told apart; clients make them up."""
+_LONGEST_NAME = 64
 
 
 class Service:
@@ -30,6 +37,13 @@ class Service:
         self.sessions = Sessions(store.conversations)
         self.publication = Publication(store, engine)
         self.started_at = time.time()
+        self.back_pressure = BackPressure(
+            seconds=settings.server.busy_seconds, most=settings.engine.max_waiting
+        )
+        self.ignored: Counter[str] = Counter()
+        """What clients sent that this server does nothing with, and how often."""
+        self.unread_calls = 0
+        """What looked like tool calls in replies and could not be read as such."""
         self._running: set[RunningTurn] = set()
         self._sampled_by_ended = 0
 
@@ -52,7 +66,15 @@ class Service:
             "version": self.engine.serving_version,
             "active_requests": len(self._running),
             "tokens_generated": self._sampled_by_ended + sum(turn.sampled for turn in self._running),
+            "held_requests": self.back_pressure.held,
+            "ignored_fields": self.ignored.total(),
+            "unread_tool_calls": self.unread_calls,
         }
+
+    def count_ignored(self, names: Iterable[str]) -> None:
+        for name in names:
+            known = name[:_LONGEST_NAME]
+            self.ignored[known if known in self.ignored or len(self.ignored) < _IGNORED_NAMES else "…"] += 1
 
     def run(self, plan: Plan, generation: Generation) -> RunningTurn:
         """Begin to sample a turn."""
@@ -64,6 +86,7 @@ class Service:
     def _ended(self, running: RunningTurn) -> None:
         self._running.discard(running)
         self._sampled_by_ended += running.sampled
+        self.unread_calls += running.unread_calls
 
     async def stop(self) -> None:
         """End every running turn; returns once each is recorded."""

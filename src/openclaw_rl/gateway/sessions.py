@@ -13,15 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.normalise import Conversation
 from openclaw_rl.gateway.pairing import pair
-from openclaw_rl.gateway.protocol import ChatRequest
-from openclaw_rl.model import Turn, TurnKind
+from openclaw_rl.model import Turn, TurnKind, TurnState
 from openclaw_rl.store import new_id
 from openclaw_rl.store.conversations import Conversations
 
 SESSION_HEADERS = ("X-Session-Id", "x-session-affinity", "session_id")
 DONE_HEADER = "X-Session-Done"
+_RESPONSE_PREFIXES = re.compile("^(chatcmpl-|msg_|resp_)")
 _OWN_FORM = re.compile(r"sess_[0-9a-f]{24}")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _PREFIXES_AT_ONCE = 8
@@ -35,20 +36,13 @@ class Place:
     parent_id: str | None
 
 
-def stated_session(headers: Mapping[str, str], request: ChatRequest) -> str | None:
+def stated_session(headers: Mapping[str, str], request: CompletionRequest) -> str | None:
     """The session as the client names it, if it does."""
-    in_metadata = (request.metadata or {}).get("session_id")
-    named = (
-        *(headers.get(name) for name in SESSION_HEADERS),
-        request.session_id,
-        request.prompt_cache_key,
-        in_metadata if isinstance(in_metadata, str) else None,
-        request.user,
-    )
+    named = (*(headers.get(name) for name in SESSION_HEADERS), *request.session_names)
     return next((name.strip() for name in named if name and name.strip()), None)
 
 
-def is_done(headers: Mapping[str, str], request: ChatRequest) -> bool:
+def is_done(headers: Mapping[str, str], request: CompletionRequest) -> bool:
     """Whether the client says that the session ends with this turn."""
     said = headers.get(DONE_HEADER) or request.session_done
     return str(said).strip().lower() in _TRUE
@@ -71,6 +65,19 @@ class Sessions:
             if found is not None and found.tenant == tenant:
                 return stated
         return f"sess_{hashlib.sha256((tenant + stated).encode()).hexdigest()[:24]}"
+
+    def turn_of(self, response_id: str, tenant: str) -> Turn | None:
+        """The tenant's turn that made a response, by the response's id in any protocol."""
+        turn = self._conversations.turn(_RESPONSE_PREFIXES.sub("", response_id))
+        if turn is None:
+            return None
+        session = self._conversations.session(turn.session_id)
+        return turn if session is not None and session.tenant == tenant else None
+
+    def answered(self, response_id: str, tenant: str) -> Turn | None:
+        """The same, if its reply came to its end."""
+        turn = self.turn_of(response_id, tenant)
+        return None if turn is None or turn.state is TurnState.ABORTED else turn
 
     def place(
         self, conversation: Conversation, kind: TurnKind, tenant: str, stated: str | None = None

@@ -7,6 +7,7 @@ model folder's `tokenizer.json` and template alone: no PyTorch, no transformers.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -14,25 +15,32 @@ from typing import Any
 
 from jinja2 import TemplateError
 from jinja2.ext import Extension, loopcontrols
+from jinja2.meta import find_undeclared_variables
 from jinja2.nodes import Node
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
 from openclaw_rl.model import Message, Tool
+from openclaw_rl.policy.detokenizer import Detokenizer
+from openclaw_rl.policy.dialects import MISTRAL, PLAIN, dialect_of
+from openclaw_rl.policy.message_forms import (
+    ChatTemplateError,
+    accommodations,
+    plain,
+    spell_out_tools,
+    text_of,
+    to_json,
+    with_short_call_ids,
+)
+from openclaw_rl.policy.reply import END_THINK, THINK
 
-TOOLS_PREAMBLE = """You can call these tools. To call one, answer with a JSON object inside tags:
-<tool_call>
-{"name": "<tool name>", "arguments": {<arguments as JSON>}}
-</tool_call>
+PIECE = 256 * 1024
+"""Characters encoded at once when a text may be far longer than a model can read."""
 
-<tools>
-%s
-</tools>"""
+__all__ = ["ChatTemplate", "ChatTemplateError", "text_of"]
 
-
-class ChatTemplateError(ValueError):
-    """The model's template refuses these messages; `str(error)` says why in its own words."""
+log = logging.getLogger(__name__)
 
 
 class _GenerationTag(Extension):
@@ -53,15 +61,22 @@ class ChatTemplate:
     ) -> None:
         self.tokenizer = tokenizer
         self.stop_ids = frozenset(stop_ids)
-        self.has_tools_branch = "tools" in template
         self._special_tokens = special_tokens
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationTag]
         )
-        environment.filters["tojson"] = _to_json
+        environment.filters["tojson"] = to_json
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
         self._template = environment.from_string(template)
+        self.has_tools_branch = "tools" in find_undeclared_variables(environment.parse(template))
+        self.dialect = dialect_of(template, offers_tools=self.has_tools_branch)
+        if self.dialect is PLAIN:
+            log.warning(
+                "the model's chat template offers tools in a form that is not known here; calls are "
+                "recognised when they are JSON, alone or in <tool_call> tags"
+            )
+        self._special_ids = _special_ids(tokenizer)
 
     @classmethod
     def load(cls, folder: Path) -> ChatTemplate:
@@ -93,112 +108,66 @@ class ChatTemplate:
         """The prompt text that asks for the next assistant message.
 
         Accepts what OpenAI's clients send: `developer` messages, null content, content parts and tool
-        calls with string arguments. Raises ChatTemplateError when the template refuses the messages.
+        calls with string arguments. Where the template refuses the messages as they are (two users in a
+        row, calls made together, a late system message), what says the same in a form that it accepts is
+        rendered. Raises ChatTemplateError when it refuses that too.
         """
-        plain = [_plain(message) for message in messages]
+        plain_messages = [plain(message) for message in messages]
         if not self.has_tools_branch:
-            plain = _spell_out_tools(plain, tools)
-        try:
-            return self._template.render(
-                messages=plain,
-                tools=list(tools) or None,
-                add_generation_prompt=True,
-                **self._special_tokens,
-            )
-        except (TemplateError, TypeError, KeyError, ValueError) as error:
-            raise ChatTemplateError(f"the model's chat template refuses these messages: {error}") from error
+            plain_messages = spell_out_tools(plain_messages, tools)
+        elif self.dialect is MISTRAL:
+            plain_messages = with_short_call_ids(plain_messages)
+        refusals: list[Exception] = []
+        for accommodated in accommodations(plain_messages):
+            try:
+                return self._template.render(
+                    messages=accommodated,
+                    tools=list(tools) or None,
+                    add_generation_prompt=True,
+                    **self._special_tokens,
+                )
+            except (TemplateError, TypeError, KeyError, ValueError) as error:
+                refusals.append(error)
+        raise ChatTemplateError(
+            f"the model's chat template refuses these messages: {refusals[0]}"
+        ) from refusals[0]
 
     def prompt_ids(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> tuple[int, ...]:
         """Token ids of `render`, special tokens read as such and none added."""
         return tuple(self.tokenizer.encode(self.render(messages, tools), add_special_tokens=False).ids)
+
+    def encode(self, prompt: str, most: int) -> tuple[tuple[int, ...], bool]:
+        """Token ids of a rendered prompt, and True; or, when there are more than `most`, perhaps False.
+
+        False goes with the ids of the beginning alone: a text of many megabytes is not encoded whole only
+        to be refused.
+        """
+        if len(prompt) > PIECE:
+            begun: list[int] = []
+            for start in range(0, len(prompt), PIECE):
+                piece = prompt[start : start + PIECE]
+                begun += self.tokenizer.encode(piece, add_special_tokens=False).ids
+                # A cut may split a token in two, or in pieces of it.
+                if len(begun) > most + 16 * (1 + start // PIECE):
+                    return tuple(begun), start + PIECE >= len(prompt)
+        return tuple(self.tokenizer.encode(prompt, add_special_tokens=False).ids), True
+
+    def detokenizer(self, stop: Sequence[str] = (), *, with_calls: bool = False) -> Detokenizer:
+        """For one reply. Special tokens are hidden, but for those that mark thoughts and, asked, calls."""
+        shown = {THINK, END_THINK}
+        if with_calls:
+            shown |= {self.dialect.opening, self.dialect.closing or "", *self.dialect.markers}
+        hidden = frozenset(token for text, token in self._special_ids.items() if text not in shown)
+        return Detokenizer(self.tokenizer, stop, hidden)
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         text: str = self.tokenizer.decode(list(token_ids), skip_special_tokens=skip_special_tokens)
         return text
 
 
-def text_of(content: Any) -> str:
-    """The text of a message's content: a string, null, or a list of parts whose texts are joined.
-
-    Raises ChatTemplateError for parts that hold no text (images, audio).
-    """
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    texts = []
-    for part in content:
-        if isinstance(part, str):
-            texts.append(part)
-        elif isinstance(part.get("text"), str):
-            texts.append(part["text"])
-        elif isinstance(part.get("refusal"), str):
-            texts.append(part["refusal"])
-        else:
-            raise ChatTemplateError(
-                f"this model reads text only, not content parts of type {part.get('type')!r}"
-            )
-    return "\n".join(texts)
-
-
-def _plain(message: Message) -> Message:
-    """The form that templates expect: known role, string content, arguments as an object."""
-    role = "system" if message["role"] == "developer" else message["role"]
-    plain = {**message, "role": role, "content": text_of(message.get("content"))}
-    if not message.get("tool_calls"):
-        plain.pop("tool_calls", None)
-        return plain
-    calls = []
-    for call in message["tool_calls"]:
-        function = call.get("function") or {}
-        arguments = _as_object(function.get("arguments"))
-        calls.append({**call, "function": {**function, "arguments": arguments}})
-    return {**plain, "tool_calls": calls}
-
-
-def _as_object(arguments: Any) -> Any:
-    """Arguments as the object that templates walk through; text that is none is kept as `unparsed`."""
-    if not isinstance(arguments, str):
-        return {} if arguments is None else arguments
-    try:
-        parsed = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):  # broken, or with a number or a nesting beyond Python's limits
-        parsed = arguments
-    if parsed is None:
-        return {}
-    return parsed if isinstance(parsed, dict) else {"unparsed": arguments}
-
-
-def _spell_out_tools(messages: list[Message], tools: Sequence[Tool]) -> list[Message]:
-    """For a template that knows no tools: definitions, calls and results written into plain messages."""
-    spelled: list[Message] = []
-    if tools:
-        preamble = TOOLS_PREAMBLE % "\n".join(_to_json(tool) for tool in tools)
-        if messages and messages[0]["role"] == "system":
-            spelled.append({"role": "system", "content": f"{messages[0]['content']}\n\n{preamble}"})
-            messages = messages[1:]
-        else:
-            spelled.append({"role": "system", "content": preamble})
-    for message in messages:
-        if message["role"] == "tool":
-            result = f"<tool_response>\n{message['content']}\n</tool_response>"
-            spelled.append({"role": "user", "content": result})
-        elif message.get("tool_calls"):
-            calls = "\n".join(_spell_out_call(call["function"]) for call in message["tool_calls"])
-            spelled.append({"role": message["role"], "content": f"{message['content']}\n{calls}".strip()})
-        else:
-            spelled.append(message)
-    return spelled
-
-
-def _spell_out_call(function: dict[str, Any]) -> str:
-    call = {"name": function.get("name"), "arguments": function.get("arguments")}
-    return f"<tool_call>\n{_to_json(call)}\n</tool_call>"
-
-
-def _to_json(value: Any, indent: int | None = None, **_: Any) -> str:
-    # Jinja's own filter escapes HTML and sorts keys; models were trained on neither.
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _special_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    added = tokenizer.get_added_tokens_decoder()
+    return {token.content: token_id for token_id, token in added.items() if token.special}
 
 
 def _raise_exception(message: str) -> None:

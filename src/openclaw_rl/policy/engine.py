@@ -26,12 +26,13 @@ class EngineBusyError(EngineError):
 class PromptTooLongError(EngineError):
     """The prompt leaves no room for one token of reply."""
 
-    def __init__(self, prompt_tokens: int, context_length: int) -> None:
+    def __init__(self, prompt_tokens: int, context_length: int, *, at_least: bool = False) -> None:
         self.prompt_tokens = prompt_tokens
+        self.counted = f"{'at least ' if at_least else ''}{prompt_tokens}"
         self.context_length = context_length
         super().__init__(
             f"This model's maximum context length is {context_length} tokens. "
-            f"However, your messages resulted in {prompt_tokens} tokens. "
+            f"However, your messages resulted in {self.counted} tokens. "
             f"Please reduce the length of the messages."
         )
 

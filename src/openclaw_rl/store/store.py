@@ -14,6 +14,7 @@ from openclaw_rl.store import rows, schema
 from openclaw_rl.store.conversations import Conversations
 from openclaw_rl.store.database import Database
 from openclaw_rl.store.learning import Learning
+from openclaw_rl.store.progress import Progress
 
 
 class Store:
@@ -23,6 +24,7 @@ class Store:
         self._database = database
         self.conversations = Conversations(database)
         self.learning = Learning(database)
+        self.progress = Progress(database)
         with database.write() as connection:
             schema.prepare(connection)
         self.learning.ensure_base_version()

@@ -1,0 +1,233 @@
+"""Is all well with a running server? A plain, a streamed and a tool request, and what it says of the rest.
+
+Knows the server by HTTP alone, so it can look at one on another machine. Its requests are side turns,
+which never train. The command `doctor`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import httpx2
+
+from openclaw_rl.config import Settings
+
+TIMEOUT_SECONDS = 120.0
+_QUESTION = [{"role": "user", "content": "Say hello."}]
+_TOOL_QUESTION = [{"role": "user", "content": "What time is it? Use the tool."}]
+_TOOL = {
+    "type": "function",
+    "function": {"name": "get_time", "parameters": {"type": "object", "properties": {}}},
+}
+_MOST_TOKENS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the report."""
+
+    name: str
+    state: Literal["ok", "warning", "failed"]
+    found: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.state:<8} {self.name}: {self.found}" + (f"; {self.fix}" if self.fix else "")
+
+
+class _FailedError(Exception):
+    """A check that failed: what was found, and the fix."""
+
+    def __init__(self, found: str, fix: str) -> None:
+        super().__init__(found)
+        self.found = found
+        self.fix = fix
+
+
+class Doctor:
+    def __init__(self, url: str, key: str = "") -> None:
+        """`url` may end with /v1, as clients write it."""
+        self._url = url.rstrip("/").removesuffix("/v1")
+        headers = {"X-Turn-Type": "side"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._http = httpx2.Client(base_url=self._url, headers=headers, timeout=TIMEOUT_SECONDS)
+        self._model = ""
+        self._turns: list[str] = []
+
+    def examine(self) -> Iterator[Check]:
+        """The checks as they are made. After one that the others need has failed there are no more."""
+        with self._http:
+            for name, look, is_needed in (
+                ("server", self._server, True),
+                ("ready", self._ready, True),
+                ("model", self._listed, True),
+                ("plain request", self._plain, False),
+                ("streamed request", self._streamed, False),
+                ("tool request", self._tools, False),
+                ("recording", self._recorded, False),
+            ):
+                check = self._check(name, look)
+                yield check
+                if check.state == "failed" and is_needed:
+                    return
+            yield from self._reported()
+
+    def _check(self, name: str, look: Callable[[], Check | str]) -> Check:
+        try:
+            found = look()
+        except _FailedError as failed:
+            return Check(name, "failed", failed.found, failed.fix)
+        except httpx2.TimeoutException:
+            return Check(name, "failed", f"no answer in {TIMEOUT_SECONDS:g} s", "see the server's log")
+        except httpx2.HTTPError as error:
+            return Check(
+                name,
+                "failed",
+                f"{self._url} cannot be reached ({type(error).__name__})",
+                "start `openclaw-rl up`, or give the right --url",
+            )
+        except (ValueError, LookupError, TypeError):
+            return Check(name, "failed", "the answer has a form that it should not have", "is it our server?")
+        return Check(name, "ok", found) if isinstance(found, str) else found
+
+    def _server(self) -> str:
+        self._get("/healthz")
+        return f"{self._url} answers"
+
+    def _ready(self) -> str:
+        return f"policy version {self._get('/readyz')['policy_version']} serves"
+
+    def _listed(self) -> str:
+        (model,) = self._get("/v1/models")["data"]
+        self._model = model["id"]
+        return f"{self._model}, context of {model['context_length']} tokens"
+
+    def _plain(self) -> str:
+        started = time.monotonic()
+        body = self._ask(_QUESTION)
+        usage = body["usage"]
+        words = body["choices"][0]["message"]["content"]
+        if not isinstance(words, str):
+            raise _FailedError("the reply holds no text", "see the model's chat template")
+        seconds = time.monotonic() - started
+        return f"{usage['completion_tokens']} tokens in {seconds:.1f} s"
+
+    def _streamed(self) -> str:
+        started, first, events = time.monotonic(), 0.0, []
+        asked = {"model": self._model, "messages": _QUESTION, "max_tokens": _MOST_TOKENS, "stream": True}
+        with self._http.stream("POST", "/v1/chat/completions", json=asked) as response:
+            if response.status_code != 200:
+                response.read()
+                raise _refusal(response)
+            self._turns.append(response.headers["X-Turn-Id"])
+            for line in response.iter_lines():
+                if line.startswith("data: "):
+                    first = first or time.monotonic() - started
+                    events.append(line.removeprefix("data: "))
+        if events[-1] != "[DONE]" or "error" in json.loads(events[-2]):
+            raise _FailedError("the stream broke off", "see the server's log")
+        usage = json.loads(events[-2])["usage"]
+        return f"first event after {first:.2f} s, {usage['completion_tokens']} tokens, usage at its end"
+
+    def _tools(self) -> Check | str:
+        unread_before = self._get("/v1/admin/status")["unread_tool_calls"]
+        message = self._ask(_TOOL_QUESTION, tools=[_TOOL])["choices"][0]["message"]
+        status = self._get("/v1/admin/status")
+        dialect = status["tool_dialect"]
+        calls = [call["function"]["name"] for call in message.get("tool_calls", [])]
+        if calls:
+            return f"called {', '.join(calls)} (dialect {dialect})"
+        found = f"answered in words and called nothing (dialect {dialect})"
+        if status["unread_tool_calls"] > unread_before:
+            found = f"wrote what looks like a call and is none in its template's dialect ({dialect})"
+        return Check("tool request", "warning", found, "for an agent take a model that was trained on tools")
+
+    def _recorded(self) -> str:
+        listed = {turn["turn_id"]: turn["state"] for turn in self._get("/v1/admin/turns")["data"]}
+        lost = [turn for turn in self._turns if turn not in listed]
+        if lost:
+            raise _FailedError(f"{len(lost)} of {len(self._turns)} turns are not in the store", "see its log")
+        return f"{len(self._turns)} turns in the store, as {' and '.join(sorted(set(listed.values())))}"
+
+    def _reported(self) -> Iterator[Check]:
+        """What the judge and the learner last said of themselves, and what the next update waits for."""
+        try:
+            status = self._get("/v1/admin/status")
+        except (_FailedError, httpx2.HTTPError) as error:
+            yield Check("judge and learner", "failed", str(error), "see the server's log")
+            return
+        processes = {process["name"]: process for process in status["processes"]}
+        coming, counts = status["next_update"], status["counts"]
+        yield _process("judge", processes)
+        if coming["enabled"]:
+            yield _process("learner", processes)
+        else:
+            yield Check("learner", "warning", "learn.enabled is false", "set it to true to learn")
+        collected = f"{coming['collected']} of {coming['needed']} samples, {coming['missing']} more needed"
+        waiting = f"{counts['waiting_next_state']} turns wait for a next state"
+        yield Check("next update", "ok", f"{collected}; {waiting}")
+
+    def _ask(self, messages: list[dict[str, str]], **fields: Any) -> dict[str, Any]:
+        asked = {"model": self._model, "messages": messages, "max_tokens": _MOST_TOKENS, **fields}
+        response = self._http.post("/v1/chat/completions", json=asked)
+        body = _read(response)
+        self._turns.append(response.headers["X-Turn-Id"])
+        return body
+
+    def _get(self, path: str) -> dict[str, Any]:
+        return _read(self._http.get(path))
+
+
+def run(settings: Settings, url: str | None, key: str | None, say: Callable[[str], None]) -> int:
+    """Say what is found, a line for each check, and return the exit status: 1 if any check failed."""
+    keys = [given.get_secret_value() for given in settings.server.api_keys]
+    failed = False
+    for check in Doctor(url or _url_of(settings), key or next(iter(keys), "")).examine():
+        say(str(check))
+        failed = failed or check.state == "failed"
+    return int(failed)
+
+
+def _url_of(settings: Settings) -> str:
+    # A server that listens everywhere listens here too.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.server.host, settings.server.host)  # noqa: S104
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.server.port}"
+
+
+def _process(name: str, processes: dict[str, Any]) -> Check:
+    said = processes.get(name)
+    if said is None:
+        return Check(
+            name, "failed", "has never run on this store", "run `openclaw-rl up`, or `learn` beside it"
+        )
+    facts = ", ".join(f"{key} {value}" for key, value in said["detail"].items())
+    found = f"{said['phase']}, {said['said_seconds_ago']:.0f} s ago" + (f" ({facts})" if facts else "")
+    if said["phase"] == "stopped":
+        return Check(name, "failed", found, "run `openclaw-rl up`, or `learn` beside the server")
+    if said["phase"] == "failing":
+        return Check(name, "failed", found, "check judge.kind, and that the judge can be reached")
+    return Check(name, "ok", found)
+
+
+def _read(response: httpx2.Response) -> dict[str, Any]:
+    if response.status_code != 200:
+        raise _refusal(response)
+    body: dict[str, Any] = response.json()
+    return body
+
+
+def _refusal(response: httpx2.Response) -> _FailedError:
+    try:
+        words = response.json()["error"]["message"]
+    except (ValueError, LookupError, TypeError):
+        words = "in a form that is not ours"
+    fix = {
+        401: "give a key of the server with --api-key, or in server.api_keys",
+        404: "is it our server? give the right --url",
+        429: "it is busy; try again later, or raise engine.max_concurrent",
+        503: "wait until the model is loaded, or see the server's log",
+    }.get(response.status_code, "see the server's log")
+    return _FailedError(f"HTTP {response.status_code}: {words}", fix)

@@ -1,0 +1,86 @@
+"""What the server tells of itself: where every turn stands, what the next update needs, who does what.
+
+Holds no conversation text. A key sees its own tenant's turns; how many samples wait is told to all. Every
+function blocks on the store.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+
+from openclaw_rl.gateway.bodies import Body
+from openclaw_rl.gateway.service import Service
+from openclaw_rl.model import TurnState
+from openclaw_rl.store.progress import Standing
+
+
+class TurnsQuery(Body):
+    """Which turns `GET /v1/admin/turns` lists; the newest come first."""
+
+    model_config = ConfigDict(extra="ignore", strict=False)
+
+    state: TurnState | None = None
+    session: str | None = None
+    """As the client names it, or as `X-Session-Id` does."""
+    after: str | None = None
+    """The `last_id` of the page before."""
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+
+
+def turns(service: Service, tenant: str, query: TurnsQuery) -> dict[str, Any]:
+    session_id = service.sessions.internal_id(tenant, query.session) if query.session else None
+    found = service.store.progress.standings(
+        tenant, session_id=session_id, state=query.state, after=query.after, limit=query.limit + 1
+    )
+    page = found[: query.limit]
+    return {
+        "object": "list",
+        "data": [_told(standing) for standing in page],
+        "has_more": len(found) > len(page),
+        "last_id": page[-1].turn_id if page else None,
+        "counts": _counts(service, tenant),
+        "next_update": _next_update(service),
+    }
+
+
+def status(service: Service, tenant: str) -> dict[str, Any]:
+    now = time.time()
+    return {
+        "model": service.settings.served_name,
+        "policy_version": service.engine.serving_version,
+        "context_length": service.engine.context_length,
+        "tool_dialect": service.template.dialect.name,
+        "counts": _counts(service, tenant),
+        "next_update": _next_update(service),
+        "running_requests": service.facts["active_requests"],
+        "held_requests": service.back_pressure.held,
+        "unread_tool_calls": service.unread_calls,
+        "ignored_fields": dict(service.ignored.most_common()),
+        "processes": [
+            {
+                "name": report.name,
+                "phase": report.phase,
+                "said_seconds_ago": round(now - report.updated_at, 3),
+                "detail": report.detail,
+            }
+            for report in service.store.reports().values()
+        ],
+    }
+
+
+def _told(standing: Standing) -> dict[str, Any]:
+    return {**asdict(standing), "trainable": standing.trainable, "reason": standing.reason}
+
+
+def _counts(service: Service, tenant: str) -> dict[str, int]:
+    counts = service.store.progress.counts(tenant)
+    return {state.value: counts.get(state, 0) for state in TurnState}
+
+
+def _next_update(service: Service) -> dict[str, Any]:
+    coming = service.store.progress.next_update(service.settings.learn.batch_size)
+    return {**asdict(coming), "missing": coming.missing, "enabled": service.settings.learn.enabled}

@@ -1,0 +1,74 @@
+"""How a result is written out: what every protocol's writer offers, and what all of them begin with.
+
+A writer is made for one answer and called in the order of the methods below. Both of its forms, stream
+and plain body, are written from the same deltas and Completions. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from openclaw_rl.gateway.completion import Completion, Delta, RunningTurn
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What is known of an answer before its first token."""
+
+    turn_id: str
+    """Of the first choice."""
+    created: int
+    model: str
+    version: int
+    prompt_tokens: int
+    logprobs: bool
+    """Whether the client asked for the tokens' log-probs."""
+
+    @classmethod
+    def of(cls, running: RunningTurn, *, logprobs: bool) -> Head:
+        plan = running.plan
+        return cls(
+            plan.turn_id,
+            int(plan.created_at),
+            plan.model,
+            running.version,
+            len(plan.prompt_ids),
+            logprobs,
+        )
+
+
+class Answer(Protocol):
+    """One answer in one protocol. `choice` counts from 0."""
+
+    def body(self, completions: Sequence[Completion]) -> dict[str, Any]:
+        """The plain form, whole."""
+        ...
+
+    def opening(self) -> bytes:
+        """What a stream begins with, sent before any token is there."""
+        ...
+
+    def idle(self) -> bytes:
+        """No text, for clients that give up on a silent stream; they do not count comments as life."""
+        ...
+
+    def delta(self, choice: int, delta: Delta) -> bytes: ...
+
+    def ending(self, choice: int, completion: Completion) -> bytes:
+        """Sent when a choice is complete."""
+        ...
+
+    def closing(self, completions: Sequence[Completion]) -> bytes:
+        """Sent when all are."""
+        ...
+
+    def failure(self) -> bytes:
+        """The last event of a stream that broke."""
+        ...
+
+
+def compact(body: dict[str, Any]) -> str:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
