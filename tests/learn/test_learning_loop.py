@@ -95,7 +95,7 @@ class Ground:
         if path := self.version(parent).path:
             checkpoint.restore(trainer, Path(path), MODEL)
         samples = [self.store.learning.sample(turn.id) for turn in turns]
-        trainer.step([sample for sample in samples if sample is not None])
+        trainer.step([sample for sample in samples if sample is not None], updates_before=parent)
         return weights_of(trainer)
 
 

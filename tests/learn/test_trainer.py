@@ -329,3 +329,21 @@ def test_metrics_say_where_the_time_went(network: Network, template: ChatTemplat
     metrics = a_trainer(network, template, kl_weight=0.1).step(some_samples(network, template))
     for part in ("teacher", "reference", "forward", "backward", "optimiser"):
         assert metrics[f"seconds_{part}"] > 0
+
+
+def test_the_learning_rate_falls_with_the_updates_to_a_tenth_at_the_least(
+    network: Network, template: ChatTemplate
+) -> None:
+    samples = some_samples(network, template)
+    falling = a_trainer(network, template, learning_rate=1e-4, decay_updates=10)
+    rates = [falling.step(samples, before)["learning_rate"] for before in (0, 10, 1000)]
+    assert rates == pytest.approx([1e-4, 5e-5, 1e-5])
+    constant = a_trainer(network, template, learning_rate=1e-4, decay_updates=0)
+    assert constant.step(samples, 1000)["learning_rate"] == 1e-4
+    start = weights_of(constant)
+    constant.step(samples, 1000)
+    first = weights_of(falling)
+    falling.step(samples, 1000)
+    moved = [(weights_of(falling)[name] - first[name]).abs().max() for name in first if "lora_B" in name]
+    full = [(weights_of(constant)[name] - start[name]).abs().max() for name in start if "lora_B" in name]
+    assert max(moved) < max(full) / 3

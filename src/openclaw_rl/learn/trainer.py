@@ -26,6 +26,8 @@ from openclaw_rl.policy.embedded.adapter import Adapter
 from openclaw_rl.policy.embedded.network import Network
 
 BETAS = (0.9, 0.98)
+LEAST_SHARE = 0.1
+"""Of the first learning rate, that a falling one keeps: what a person wants goes on changing."""
 
 
 class NotFiniteError(RuntimeError):
@@ -70,8 +72,10 @@ class Trainer:
             weight_decay=settings.weight_decay,
         )
 
-    def step(self, samples: Sequence[Sample]) -> dict[str, float]:
+    def step(self, samples: Sequence[Sample], updates_before: int = 0) -> dict[str, float]:
         """Take one optimiser step on a whole batch and return its metrics.
+
+        `updates_before` counts the updates before this one; the learning rate falls with it.
 
         Raises NotFiniteError, with the weights unchanged, when the loss or its gradient is not finite.
         """
@@ -101,6 +105,8 @@ class Trainer:
             if not (torch.isfinite(norm) and math.isfinite(total)):
                 self.optimiser.zero_grad(set_to_none=True)
                 raise NotFiniteError("the loss or its gradient is not finite; this step was not taken")
+            for group in self.optimiser.param_groups:
+                group["lr"] = self._learning_rate(updates_before)
             self.optimiser.step()
         verdict = mean_verdict(samples)
         if self._settings.baseline_decay and verdict is not None:
@@ -112,11 +118,18 @@ class Trainer:
             "mean_reward": sum(sample.reward for sample in samples) / len(samples),
             "loss": total,
             "grad_norm": norm.item(),
+            "learning_rate": self._learning_rate(updates_before),
         }
 
     def log_probs(self, parts: Sequence[Scored], *, use_base: bool = False) -> dict[int, torch.Tensor]:
         """Log-probs of the response tokens, without gradients, for each part's index: float32 [tokens]."""
         return self._scorer.log_probs(parts, use_base=use_base)
+
+    def _learning_rate(self, updates_before: int) -> float:
+        settings = self._settings
+        if not settings.decay_updates:
+            return settings.learning_rate
+        return settings.learning_rate * max(LEAST_SHARE, 1 / (1 + updates_before / settings.decay_updates))
 
     def _parameters(self) -> dict[str, torch.Tensor]:
         """What is trained, by the names that a checkpoint uses."""
