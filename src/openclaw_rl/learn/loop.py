@@ -77,7 +77,7 @@ class Learner:
         started = time.time()
         try:
             with self._cores.working():
-                metrics = self._trainer.step(batch, updates_before=update_id - 1)
+                metrics = self._trainer.step(batch, updates_before=self._current)
         except NotFiniteError:
             # The same batch would fail again; its samples are kept, and said to be unfit.
             log.exception("update %d was not taken", update_id)

@@ -75,7 +75,7 @@ class Trainer:
     def step(self, samples: Sequence[Sample], updates_before: int = 0) -> dict[str, float]:
         """Take one optimiser step on a whole batch and return its metrics.
 
-        `updates_before` counts the updates before this one; the learning rate falls with it.
+        `updates_before` counts the updates that made the weights it starts from; the rate falls with it.
 
         Raises NotFiniteError, with the weights unchanged, when the loss or its gradient is not finite.
         """
