@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from openclaw_rl import __version__, config, trace
 from openclaw_rl.config import ConfigError, Settings
+from openclaw_rl.processes.parent import end_with
 from openclaw_rl.processes.single import AlreadyRunningError
 from openclaw_rl.store import SchemaError, Store
 
@@ -34,6 +35,7 @@ app = typer.Typer(
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file; else ./openclaw-rl.toml.")]
 DataDir = Annotated[str | None, typer.Option("--data-dir", help="Store, versions and process files.")]
 Model = Annotated[str | None, typer.Option("--model", help="A Hugging Face name or a folder.")]
+Parent = Annotated[int | None, typer.Option(hidden=True, help="End with this process.")]
 Method = Annotated[str | None, typer.Option("--method", help="binary, opd, opd_top_k, combined or hybrid.")]
 JudgeKind = Annotated[str | None, typer.Option("--judge", help="rules, self, or the URL of a server.")]
 Host = Annotated[str | None, typer.Option("--host", help="Anything but loopback needs api_keys.")]
@@ -103,6 +105,7 @@ def serve(
     host: Host = None,
     port: Port = None,
     set_: Set = None,
+    parent: Parent = None,
 ) -> None:
     """Run the server alone."""
     settings, _ = config.load(config_file, _flags(data_dir, model, None, judge, host, port, set_))
@@ -110,6 +113,8 @@ def serve(
     _log_to_terminal()
     from openclaw_rl.processes.serve import serve as run
 
+    if parent is not None:
+        end_with(parent)
     run(settings)
 
 
@@ -121,6 +126,7 @@ def learn(
     method: Method = None,
     judge: JudgeKind = None,
     set_: Set = None,
+    parent: Parent = None,
 ) -> None:
     """Run the judge and the trainer alone."""
     settings, _ = config.load(config_file, _flags(data_dir, model, method, judge, None, None, set_))
@@ -128,6 +134,8 @@ def learn(
     _log_to_terminal()
     from openclaw_rl.processes.learn import learn as run
 
+    if parent is not None:
+        end_with(parent)
     run(settings)
 
 

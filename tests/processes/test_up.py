@@ -36,6 +36,19 @@ def test_serving_goes_on_while_a_killed_learner_is_started_again(house: House) -
     assert {report.phase for report in house.store.reports().values()} == {"stopped"}
 
 
+def test_when_up_is_killed_both_its_processes_end_and_another_can_start(house: House) -> None:
+    supervisor = house.start("up")
+    house.wait_until_ready()
+    learner = house.wait_for_learner()
+    server = house.store.reports()["server"].pid
+    supervisor.kill()
+    supervisor.wait()
+    eventually(lambda: not is_alive(server) and not is_alive(learner), 20)
+    house.start("up")
+    house.wait_until_ready()
+    assert _ask(house) == 200
+
+
 def _ask(house: House) -> int:
     body = {"model": "tiny", "messages": [{"role": "user", "content": "Hello."}], "max_tokens": 5}
     return int(house.http.post("/v1/chat/completions", json=body).status_code)

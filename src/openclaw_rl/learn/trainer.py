@@ -105,8 +105,8 @@ class Trainer:
             if not (torch.isfinite(norm) and math.isfinite(total)):
                 self.optimiser.zero_grad(set_to_none=True)
                 raise NotFiniteError("the loss or its gradient is not finite; this step was not taken")
-            for group in self.optimiser.param_groups:
-                group["lr"] = self._learning_rate(updates_before)
+            for parameters in self.optimiser.param_groups:
+                parameters["lr"] = self._learning_rate(updates_before)
             self.optimiser.step()
         verdict = mean_verdict(samples)
         if self._settings.baseline_decay and verdict is not None:

@@ -42,8 +42,9 @@ class Child:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "openclaw_rl", *self.arguments]
-        # A session of its own, so that Ctrl-C reaches us alone and we stop both in order.
-        self.process = subprocess.Popen(command, env=environment(), start_new_session=True)
+        # A process group of its own, so that Ctrl-C reaches us alone and we stop both in order; not a
+        # session of its own, since Linux weighs sessions against each other whatever their priorities.
+        self.process = subprocess.Popen(command, env=environment(), process_group=0)
 
     def tend(self, say: Say) -> None:
         """Start it when it is due; notice when it has ended. Raises ChildRefusedError."""
@@ -88,7 +89,11 @@ class Supervisor:
 
     def __init__(self, flags: Sequence[str], say: Say) -> None:
         """`flags` are the settings' flags that both processes are started with."""
-        self._children = [Child("server", ["serve", *flags]), Child("learner", ["learn", *flags])]
+        parent = ["--parent", str(os.getpid())]
+        self._children = [
+            Child("server", ["serve", *parent, *flags]),
+            Child("learner", ["learn", *parent, *flags]),
+        ]
         self._say = say
         self._stop = threading.Event()
 
