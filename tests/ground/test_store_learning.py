@@ -148,6 +148,14 @@ def test_one_version_serves_and_the_one_before_retires(store: Store) -> None:
     assert serving.number == 1
 
 
+def test_a_version_that_was_rejected_meanwhile_does_not_come_back_to_life(store: Store) -> None:
+    store.learning.record_update(*an_update(1, add_sample(store)))
+    store.learning.mark_rejected(1, "rolled back")
+    assert store.learning.mark_serving(1) is False
+    assert states(store) == {1: VersionState.REJECTED, 0: VersionState.SERVING}
+    assert store.learning.mark_serving(0) is True
+
+
 def test_a_rejected_version_keeps_its_reason_and_is_no_good_version(store: Store) -> None:
     store.learning.record_update(*an_update(1, add_sample(store)))
     store.learning.record_update(*an_update(2, add_sample(store)))

@@ -47,5 +47,4 @@ class Publication:
             log.info("policy version %d serves", version.number)
         elif version.state is VersionState.SERVING:
             return True
-        await to_thread.run_sync(self._learning.mark_serving, version.number)
-        return True
+        return await to_thread.run_sync(self._learning.mark_serving, version.number)

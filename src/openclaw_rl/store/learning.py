@@ -237,20 +237,26 @@ class Learning:
     def serving_version(self) -> PolicyVersion | None:
         return next((v for v in self.versions() if v.state is VersionState.SERVING), None)
 
-    def mark_serving(self, number: int) -> None:
-        """Record that a version is live, and retire the one before it."""
+    def mark_serving(self, number: int) -> bool:
+        """Record that a version is live, and retire the one before it.
+
+        Records nothing and says False when the version was rejected meanwhile: a rejection is final.
+        """
         table = schema.versions
         with self._database.write() as connection:
+            marked = connection.execute(
+                update(table)
+                .where(table.c.number == number, table.c.state != VersionState.REJECTED.value)
+                .values(state=VersionState.SERVING.value, state_reason="")
+            )
+            if marked.rowcount == 0:
+                return False
             connection.execute(
                 update(table)
                 .where(table.c.state == VersionState.SERVING.value, table.c.number != number)
                 .values(state=VersionState.RETIRED.value)
             )
-            connection.execute(
-                update(table)
-                .where(table.c.number == number)
-                .values(state=VersionState.SERVING.value, state_reason="")
-            )
+        return True
 
     def mark_rejected(self, number: int, reason: str) -> None:
         table = schema.versions
