@@ -38,6 +38,8 @@ _FUNCTION_WORD_LIST = """
     ok okay yes no yeah yep nope oh ah hm hmm well sorry hello hey btw sure maybe actually anyway next
 """
 _FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
+_REFERRING = frozenset("it that this those these they them there then he she its".split())
+_ASKING = frozenset("what who which when where why how is are do does did can could would will should".split())
 _ENDINGS = ("ing", "ed", "er", "est", "ly", "s")
 _STOP_WORD_LIST = """
     a an the is are was were be been do does did can could would will should shall may might must have
@@ -70,15 +72,15 @@ def features(sentence: str, request: str = "", reply: str = "") -> set[str]:
         found.update(f"c:{piece}" for piece in _pieces(word))
     for run in (token for token in tokens if _CHINESE.fullmatch(token)):
         found.update(_grams("z", list(run), (1, 2, 3, 4)))
-    found.update(_shared(plain, request, reply))
+    found.update(_shared(plain, request, reply, set(words)))
     return found
 
 
 def shape(word: str) -> str:
     """The job of a word: itself if it is a function word, else its class, else "_" with its ending."""
-    if word in _FUNCTION_WORDS or not word[0].isalpha():
-        return "0" if word.isdigit() else word
     classes = word_classes()
+    if word in _FUNCTION_WORDS or not word[0].isalpha():
+        return "0" if word.isdigit() else classes.get(word, word)
     for stem in _stems(word):
         if stem in classes:
             return classes[stem]
@@ -153,7 +155,7 @@ def _pieces(word: str) -> Iterator[str]:
             yield from (edged[start : start + size] for start in range(len(edged) - size + 1))
 
 
-def _shared(sentence: str, request: str, reply: str) -> Iterator[str]:
+def _shared(sentence: str, request: str, reply: str, words: set[str]) -> Iterator[str]:
     ours, asked, said = content(sentence), content(request), content(reply)
     if not ours:
         yield "no content"
@@ -162,6 +164,10 @@ def _shared(sentence: str, request: str, reply: str) -> Iterator[str]:
     of_reply = len(ours & (said - asked)) / len(ours)
     yield f"of the request:{_share(of_request)}"
     yield f"of the reply:{_share(of_reply)}"
+    refers = "refers back" if words & _REFERRING else "stands alone"
+    yield refers
+    if sentence.rstrip().endswith("?") or words & _ASKING:
+        yield f"a question that {refers} with {min(4, len(ours - asked - said))} new"
     if asked:
         yield f"covers the request:{_share(len(ours & asked) / len(asked))}"
 

@@ -20,6 +20,8 @@ LONGEST_REPLY = 4000
 """Characters of a reply that are read, from its start: a person's verdict is not behind a pasted log."""
 SAME_QUESTION = 0.65
 """Share of common content words (Jaccard) from which a reply counts as the request asked again."""
+SURE = 0.5
+"""What a complaint needs to outweigh a sentence that is as sure to be positive."""
 CLEAR_APPROVAL = 0.9
 """An approval from which the next sentence's "add X" is the next step, if that is likely enough."""
 
@@ -58,7 +60,14 @@ def read_reply(text: str, request: str, reply: str = "") -> Finding:
     """Score what a user says to `reply`, the answer to `request`."""
     text = _without_noise(text[:LONGEST_REPLY])
     sentences = [Sentence(said, probabilities(said, request, reply)) for said in _split(text)]
-    negative = [sentence for sentence in sentences if sentence.sign == -1 and not _next_step(sentence, sentences)]
+    most_positive = max((sentence.weight(1) for sentence in sentences), default=0.0)
+    negative = [
+        sentence
+        for sentence in sentences
+        if sentence.sign == -1
+        and (sentence.weight(-1) >= SURE or most_positive < SURE)
+        and not _next_step(sentence, sentences)
+    ]
     if negative:
         hint = _hint(sentences)
         worst = max(negative, key=lambda sentence: (sentence.act == "instruct", sentence.weight(-1)))
@@ -113,7 +122,9 @@ def _asks_the_same(text: str, request: str) -> bool:
 
 def _hint(sentences: list[Sentence]) -> str | None:
     """The sentences that say how the reply should have been; beside a complaint also what it asks for."""
-    instructing = [one.text for one in sentences if one.sign == -1 and one.act == "instruct"]
+    instructing = [one.text for one in sentences if one.acts["instruct"] >= SURE]
+    if not instructing:
+        instructing = [one.text for one in sentences if one.sign == -1 and one.act == "instruct"]
     if not instructing:
         instructing = [
             one.text for one in sentences if one.acts["instruct"] + one.acts["task"] > max(0.5, one.acts["complain"])

@@ -27,7 +27,7 @@ FEWEST = 3
 PENALTY = 0.03
 """L2, on the sum over the examples."""
 STEPS = 60
-SMALLEST = 1
+SMALLEST = 2
 """In tenths; a feature none of whose weights is larger is not written."""
 DEVELOPMENT_COPIES = 2
 
