@@ -10,8 +10,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from openclaw_rl.config import ConfigError
 from openclaw_rl.model import Message, NextState, Sampling, Score, Turn, TurnKind, TurnState
 
 Half = Literal["development", "held_out"]
@@ -38,6 +39,17 @@ def load(half: Half) -> list[Case]:
     """The cases of one half, in the order of their file."""
     text = files("openclaw_rl.evals.judge_bench").joinpath(f"data/{half}.jsonl").read_text(encoding="utf-8")
     return [_case(json.loads(line)) for line in text.splitlines()]
+
+
+def halves(name: str) -> tuple[Half, ...]:
+    """The halves that `all`, `development` or `held_out` names. Raises ConfigError for another name."""
+    both: tuple[Half, ...] = get_args(Half)
+    if name == "all":
+        return both
+    found = tuple(half for half in both if half == name)
+    if not found:
+        raise ConfigError(f"--half {name} is none; use all, development or held_out")
+    return found
 
 
 def _case(row: Mapping[str, Any]) -> Case:
