@@ -203,6 +203,9 @@ def bench_judge(
     half: Annotated[
         str, typer.Option(help="all, development or held_out; change a judge by development alone.")
     ] = "all",
+    most: Annotated[
+        int | None, typer.Option("--cases", min=1, help="At most so many of each half, evenly spread.")
+    ] = None,
     config_file: ConfigFile = None,
     model: Model = None,
     set_: Set = None,
@@ -216,7 +219,7 @@ def bench_judge(
     if "self" in asked:
         _need_local("bench judge --judge self")
         _log_to_terminal()
-    judge_bench.run(settings, asked, halves(half), json_file)
+    judge_bench.run(settings, asked, halves(half), most, json_file)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -23,7 +24,7 @@ from openclaw_rl.config import Settings
 from openclaw_rl.evals import provenance
 from openclaw_rl.evals.judge_bench import agreement
 from openclaw_rl.evals.judge_bench.agreement import Opinion, Share
-from openclaw_rl.evals.judge_bench.cases import Case, Half, load
+from openclaw_rl.evals.judge_bench.cases import Case, Half, load, spread
 from openclaw_rl.evals.judge_bench.own_server import own_server
 from openclaw_rl.judge.judge import make_judge
 
@@ -34,6 +35,8 @@ class Measured:
 
     name: str
     opinions: dict[Half, list[Opinion]]
+    votes: int
+    """For each question."""
     seconds: float
 
     @property
@@ -53,14 +56,21 @@ class Measured:
             "hint_precision": round(agreement.hint_precision(self.shown).value, 4),
             "hint_recall": round(agreement.hint_recall(self.shown).value, 4),
             "unjudged": sum(opinion.score is None for opinion in self.shown),
+            "votes": self.votes,
             "seconds": round(self.seconds, 2),
         }
 
 
-def run(settings: Settings, judges: Sequence[str], halves: Sequence[Half], json_file: Path | None) -> None:
-    """Measure each of `judges` (rules, self or a URL) and print what came out."""
-    console = Console()
-    cases = {half: load(half) for half in halves}
+def run(
+    settings: Settings,
+    judges: Sequence[str],
+    halves: Sequence[Half],
+    most: int | None,
+    json_file: Path | None,
+) -> None:
+    """Measure each of `judges` (rules, self or a URL) on `most` cases of each half and print what came out."""
+    console = Console() if sys.stdout.isatty() else Console(width=160)
+    cases = {half: spread(load(half), most) for half in halves}
     measured = [_measure(settings, name, cases, console) for name in judges]
     console.print(_summary(measured), _kinds(measured))
     if json_file is not None:
@@ -79,7 +89,8 @@ def _measure(settings: Settings, name: str, cases: dict[Half, list[Case]], conso
     with own_server(settings) if name == "self" else nullcontext("") as url:
         started = time.perf_counter()
         opinions = asyncio.run(_ask(asked, url, cases, console))
-        return Measured(name, opinions, time.perf_counter() - started)
+        votes = 1 if name == "rules" else settings.judge.votes
+        return Measured(name, opinions, votes, time.perf_counter() - started)
 
 
 async def _ask(

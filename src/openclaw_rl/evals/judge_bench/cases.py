@@ -41,6 +41,14 @@ def load(half: Half) -> list[Case]:
     return [_case(json.loads(line)) for line in text.splitlines()]
 
 
+def spread(cases: list[Case], most: int | None) -> list[Case]:
+    """`most` of the cases at even distances in a list by kind, so that all kinds keep their shares."""
+    if most is None or most >= len(cases):
+        return cases
+    by_kind = sorted(cases, key=lambda case: (case.kind, case.id))
+    return [by_kind[i * len(cases) // most] for i in range(most)]
+
+
 def halves(name: str) -> tuple[Half, ...]:
     """The halves that `all`, `development` or `held_out` names. Raises ConfigError for another name."""
     both: tuple[Half, ...] = get_args(Half)

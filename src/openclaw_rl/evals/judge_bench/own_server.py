@@ -6,6 +6,8 @@ weights stay those that were loaded.
 
 from __future__ import annotations
 
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,12 +29,15 @@ def own_server(settings: Settings) -> Iterator[str]:
         chosen = {"data_dir": folder, "server.port": 0, "model.name": settings.model.name}
         flags = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
         child = Child("server", ["serve", *flags])
+        # Ended by SIGTERM we would leave the server running.
+        before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         child.start()
         try:
             yield _url_of(child, Path(folder) / "store.sqlite")
         finally:
             child.stop()
             child.wait()
+            signal.signal(signal.SIGTERM, before)
 
 
 def _url_of(child: Child, database: Path) -> str:
