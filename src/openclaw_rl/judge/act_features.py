@@ -12,7 +12,9 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 
-_TOKEN = re.compile(r"[a-z]+(?:'[a-z]+)*|\d+|[\u4e00-\u9fff]+|[?!…,:]|[^\w\s\u4e00-\u9fff.,:;'\"()\[\]{}/\\-]")
+_TOKEN = re.compile(
+    r"[a-z]+(?:'[a-z]+)*|\d+|[\u4e00-\u9fff]+|[?!…,:]|[^\w\s\u4e00-\u9fff.,:;'\"()\[\]{}/\\-]"
+)
 _LATIN_MARKS = str.maketrans("？！，：；", "?!,:;")
 _QUOTED = re.compile(r"\"[^\"\n]*\"|“[^”\n]*”|「[^」\n]*」|`[^`\n]+`")
 _LONG_DRAWN = re.compile(r"([a-z])\1{2,}")
@@ -39,7 +41,9 @@ _FUNCTION_WORD_LIST = """
 """
 _FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
 _REFERRING = frozenset("it that this those these they them there then he she its".split())
-_ASKING = frozenset("what who which when where why how is are do does did can could would will should".split())
+_ASKING = frozenset(
+    "what who which when where why how is are do does did can could would will should".split()
+)
 _ENDINGS = ("ing", "ed", "er", "est", "ly", "s")
 _STOP_WORD_LIST = """
     a an the is are was were be been do does did can could would will should shall may might must have
@@ -173,4 +177,6 @@ def _shared(sentence: str, request: str, reply: str, words: set[str]) -> Iterato
 
 
 def _share(value: float) -> str:
-    return next((name for most, name in ((0, "none"), (0.34, "some"), (0.67, "half")) if value <= most), "most")
+    return next(
+        (name for most, name in ((0, "none"), (0.34, "some"), (0.67, "half")) if value <= most), "most"
+    )

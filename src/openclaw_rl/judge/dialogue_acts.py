@@ -21,7 +21,7 @@ ACTS: tuple[Act, ...] = get_args(Act)
 
 
 def probabilities(sentence: str, request: str = "", reply: str = "") -> dict[Act, float]:
-    """How probable each act is for a sentence that follows `reply`, the answer to `request`; they sum to 1."""
+    """How probable each act is for a sentence after `reply`, the answer to `request`; they sum to 1."""
     weights = _weights()
     known = [row for name in features(sentence, request, reply) if (row := weights.get(name)) is not None]
     # Scaled so that long sentences are no surer than short ones merely for having more features.

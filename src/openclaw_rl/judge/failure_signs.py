@@ -33,7 +33,8 @@ EXCEPTION = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Interrupt|Warn
 TRACEBACK = "Traceback (most recent call last)"
 
 ERROR_LINE = re.compile(
-    r"^\W{0,4}(?:[\w']+ )?(?:error|fatal|exception|panic|failure|failed)(?:\[\w+\]| \d+(?: \(\w+\))?)?\s*[:：!]"
+    r"^\W{0,4}(?:[\w']+ )?(?:error|fatal|exception|panic|failure|failed)(?:\[\w+\]| \d+(?: \(\w+\))?)?"
+    r"\s*[:：!]"
     r"|^error (?:response|from|while|in|at)\b|^[\w./-]+:(?:\d+:)*\s?(?:fatal )?error\b"
     r"|^(?:[\w.]+\.)+[A-Z]\w*(?:Error|Exception): "
     r"|^HTTP/[\d.]+ [45]\d\d\b|^[A-Z]{3,8} [45]\d\d\b"
@@ -43,7 +44,8 @@ ERROR_LINE = re.compile(
     r"|: (?:No such file or directory|Permission denied|Is a directory|Not a directory|cannot access)"
     r"|\b(?:ENOENT|EACCES|ECONNREFUSED|ETIMEDOUT|EPERM|EISDIR|EEXIST)\b|^Segmentation fault|\(core dumped\)"
     r"|^(?:request|operation|command|connection)? ?timed out\b|^unknown (?:tool|command|option)"
-    r"|^[\w./-]+: (?:cannot|can't|could not|couldn't|unable to|failed to)\b|^Failed to \w+|^\w+ failed(?:[:.]|$)|^! \[rejected\]",
+    r"|^[\w./-]+: (?:cannot|can't|could not|couldn't|unable to|failed to)\b|^Failed to \w+"
+    r"|^\w+ failed(?:[:.]|$)|^! \[rejected\]",
     re.I,
 )
 """A line that states an error wherever it stands near the ends of an output."""

@@ -42,7 +42,8 @@ BARE_REPEAT = re.compile(
 """A sentence that is nothing but "once more": it says no more than a rejection does."""
 
 CONTRAST = re.compile(
-    r"[,，;；]?\s*(?:\b(?:but|however|though|although|except|only)\b|但是?|不过|可是|只是|就是)[,，]?\s*", re.I
+    r"[,，;；]?\s*(?:\b(?:but|however|though|although|except|only)\b|但是?|不过|可是|只是|就是)[,，]?\s*",
+    re.I,
 )
 
 OPENING = re.compile(

@@ -15,7 +15,6 @@ from openclaw_rl.judge.user_replies import read_edit, read_reply
 from openclaw_rl.judge.verdict import unread
 from openclaw_rl.model import Message, NextState, Turn, Vote
 
-
 _SHOWING_COMMAND = re.compile(
     r"^\{\"(?:command|cmd|script|code)\": \"\s*(cat|head|tail|less|grep|rg|find|ls|awk|sed -n|diff|jq"
     r"|git (?:log|show|diff|blame|grep|status))\b"

@@ -158,7 +158,9 @@ def _refuses(line: str) -> bool:
 def _refuses_to_read(line: str) -> bool:
     """For a reading tool: a sentence about the file or the service, not a piece of what it holds."""
     return len(line) <= LONGEST_EVIDENCE and bool(
-        re.search(r"^\w*(?:[\w ]{0,40})\b(?:not found|failed|denied|does not exist|refused|exceeded)\b", line, re.I)
+        re.search(
+            r"^\w*(?:[\w ]{0,40})\b(?:not found|failed|denied|does not exist|refused|exceeded)\b", line, re.I
+        )
         or re.search(r"^\S{0,6}(?:无法|找不到|不存在|失败)", line)
     )
 

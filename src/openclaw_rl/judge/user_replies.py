@@ -29,7 +29,8 @@ _NEGATIVE: tuple[Act, ...] = ("complain", "instruct", "ask_again")
 _POSITIVE: tuple[Act, ...] = ("approve", "task")
 _RULES = {"instruct": "correction", "complain": "complaint", "ask_again": "asked again"}
 
-_FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+# With the line that leads up to it, such as "the page says:".
+_FENCE = re.compile(r"(?:[^\n]*[:：]\s*\n\s*)?```.*?(?:```|\Z)", re.DOTALL)
 _QUOTED_LINE = re.compile(r"^\s*>.*$", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[!?。！？；\n])\s*|(?<=\.)\s+")
 
@@ -127,9 +128,13 @@ def _hint(sentences: list[Sentence]) -> str | None:
         instructing = [one.text for one in sentences if one.sign == -1 and one.act == "instruct"]
     if not instructing:
         instructing = [
-            one.text for one in sentences if one.acts["instruct"] + one.acts["task"] > max(0.5, one.acts["complain"])
+            one.text
+            for one in sentences
+            if one.acts["instruct"] + one.acts["task"] > max(0.5, one.acts["complain"])
         ]
-    return _joined([text for text in instructing if not phrases.BARE_REPEAT.match(text.lower().strip(" .!。！"))])
+    return _joined(
+        [text for text in instructing if not phrases.BARE_REPEAT.match(text.lower().strip(" .!。！"))]
+    )
 
 
 def _joined(sentences: list[str]) -> str | None:

@@ -68,7 +68,7 @@ def run(
     most: int | None,
     json_file: Path | None,
 ) -> None:
-    """Measure each of `judges` (rules, self or a URL) on `most` cases of each half and print what came out."""
+    """Measure each of `judges` (rules, self or a URL) on `most` cases of each half; print what came out."""
     console = Console() if sys.stdout.isatty() else Console(width=160)
     cases = {half: spread(load(half), most) for half in halves}
     measured = [_measure(settings, name, cases, console) for name in judges]
@@ -110,7 +110,15 @@ async def _ask(
 
 def _summary(measured: Sequence[Measured]) -> Table:
     table = Table(
-        "judge", "agrees", "95 %", "development", "wrong sign", "unjudged", "hint precision", "hint recall", "ms each"
+        "judge",
+        "agrees",
+        "95 %",
+        "development",
+        "wrong sign",
+        "unjudged",
+        "hint precision",
+        "hint recall",
+        "ms each",
     )
     for one in measured:
         shown = agreement.agreement(one.shown)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
@@ -23,7 +24,7 @@ FILLINGS = 6
 CONTEXTS = 6
 """With how many requests each way of asking again is shown."""
 
-LISTS = (*ACTS, "implicit")
+LISTS = (*ACTS, "implicit", "varied")
 OTHER_FILES = ("templates", "nouns", "contexts", "conversations")
 
 _ACT_OF_KIND: dict[str, Act] = {
@@ -37,6 +38,7 @@ _ACT_OF_KIND: dict[str, Act] = {
     "correction": "instruct",
     "asked again": "ask_again",
 }
+_INSTRUCTS = re.compile(r"\bshort(?!er)\b.*\bsentence|\bbrief\b|\bone short\b|\bone-sentence\b", re.I)
 _SENTENCE_INSIDE = re.compile(r"[.!?。！？…]+\s*\S")
 
 
@@ -62,7 +64,7 @@ def examples(seed: int = 0) -> list[Example]:
                 made.append(Example(act, sentence.replace("{r}", _as_typed(request, draw)), request, reply))
         else:
             made.append(Example(act, sentence, *draw.choice(fitting)))
-    return made + list(_conversations())
+    return [*made, *_conversations(), *_of_the_demo(draw)]
 
 
 def development_examples() -> list[Example]:
@@ -72,9 +74,7 @@ def development_examples() -> list[Example]:
         act, message = _ACT_OF_KIND.get(case.kind), case.next_state.messages[0]
         sentence = words_of(message)
         if act and message["role"] == "user" and not _SENTENCE_INSIDE.search(sentence):
-            found.append(
-                Example(act, sentence, text_of(case.turn.messages[0]), text_of(case.turn.reply))
-            )
+            found.append(Example(act, sentence, text_of(case.turn.messages[0]), text_of(case.turn.reply)))
     return found
 
 
@@ -85,6 +85,7 @@ def fingerprint() -> str:
     for name in sorted(names):
         digest.update(_text(name).encode())
     digest.update(files("openclaw_rl.judge").joinpath("data/word_classes.txt").read_bytes())
+    digest.update(files("openclaw_rl.evals").joinpath("data/brief.toml").read_bytes())
     digest.update(files("openclaw_rl.judge").joinpath("act_features.py").read_bytes())
     digest.update(files("openclaw_rl.evals.judge_bench").joinpath("data/development.jsonl").read_bytes())
     return digest.hexdigest()[:16]
@@ -105,9 +106,7 @@ def _listed() -> Iterator[tuple[Act, str]]:
 
 
 def _filled(draw: random.Random) -> Iterator[tuple[Act, str]]:
-    things = {
-        name: [word.strip() for word in words.split(",")] for name, words in _by_heading("nouns", "")
-    }
+    things = {name: [word.strip() for word in words.split(",")] for name, words in _by_heading("nouns", "")}
     for act, template in _by_act("templates", ""):
         for _ in range(FILLINGS):
             yield act, re.sub(r"\{(\w+)\}", lambda hole: draw.choice(things[hole[1]]), template)
@@ -121,6 +120,18 @@ def _conversations() -> Iterator[Example]:
             request, reply = left[2:], right
         else:
             yield Example(cast(Act, left), right, request, reply)
+
+
+def _of_the_demo(draw: random.Random) -> Iterator[Example]:
+    """What the demo's simulated user says, whose sentences with "short" are those that instruct."""
+    data = files("openclaw_rl.evals").joinpath("data")
+    asked = data.joinpath("questions_train.txt").read_text(encoding="utf-8").splitlines()
+    for mood, replies in tomllib.loads(data.joinpath("brief.toml").read_text(encoding="utf-8")).items():
+        for reply in replies:
+            for sentence in re.split(r"(?<=[.!?]) ", reply):
+                instructs = mood not in ("pleased", "too_long_implicit") and _INSTRUCTS.search(sentence)
+                act: Act = "approve" if mood == "pleased" else "instruct" if instructs else "complain"
+                yield Example(act, sentence, draw.choice(asked), "")
 
 
 def _by_act(name: str, act: str) -> Iterator[tuple[Act, str]]:
