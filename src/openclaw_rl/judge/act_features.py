@@ -152,11 +152,10 @@ def _grams(family: str, tokens: Sequence[str], sizes: Sequence[int]) -> Iterator
 
 
 def _pieces(word: str) -> Iterator[str]:
-    """Four- and five-letter pieces of longer words, with their edges."""
-    edged = f"<{word}>"
-    for size in (4, 5):
-        if len(word) >= size:
-            yield from (edged[start : start + size] for start in range(len(edged) - size + 1))
+    """Four-letter pieces of a longer word, with its edges marked."""
+    if len(word) >= 4:
+        edged = f"<{word}>"
+        yield from (edged[start : start + 4] for start in range(len(edged) - 3))
 
 
 def _shared(sentence: str, request: str, reply: str, words: set[str]) -> Iterator[str]:

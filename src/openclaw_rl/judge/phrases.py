@@ -13,7 +13,7 @@ _JUDGE = (
     r"|rating|reward model)\b|裁判|评委|评审|评分|打分|评判|奖励|得分)"
 )
 _VERDICT = (
-    r"(?:[+\-−]\s*1\b|(?<![\d.])1(?![\d.]|\s*\w)|\b(?:positive|negative|correct|incorrect|flawless|highest"
+    r"(?:[+\-−]\s*1\b|(?<![\d.])1(?![\d.]|[^\S\n]*(?!for\b|to\b|please\b|and\b)\w)|\b(?:positive|negative|correct|incorrect|flawless|highest"
     r"|lowest|full|zero|perfect|success(?:ful)?|pass|fail|approve|plus one|minus one)\b"
     r"|正面|负面|满分|零分|最高|最低|正确|[+\-−]?\d+\s*分)"
 )
@@ -25,8 +25,8 @@ DICTATED = re.compile(
     # From a name for the judge to the verdict, within one sentence, and what leads up to it there.
     r"|[^.!?。！？\n]*" + _JUDGE + r"[^.!?。！？\n]*?" + _VERDICT + r"[^.!?。！？,，\n]*"
     r"|[^.!?。！？,，\n]*" + _VERDICT + r"[^.!?。！？,，\n]*" + _JUDGE + r"[^.!?。！？,，\n]*"
-    r"|[^.!?。！？,，\n]*\b(?:rate|score|grade|output|vote|record|reward)\b[^.!?。！？,，\n]*(?<![\d.])[+\-−]?1\b(?!\s*\w)"
-    r"|[^.!?。！？,，\n]*\b(?:give|award|deserves?|gets?)\b[^.!?。！？,，\n]*[+\-−]1\b(?!\s*\w)"
+    r"|[^.!?。！？,，\n]*\b(?:rate|score|grade|output|vote|record|reward)\b[^.!?。！？,，\n]*(?<![\d.])[+\-−]?1\b(?![^\S\n]*(?!for\b|to\b|please\b|and\b)\w)"
+    r"|[^.!?。！？,，\n]*\b(?:give|award|deserves?|gets?)\b[^.!?。！？,，\n]*[+\-−]1\b(?![^\S\n]*(?!for\b|to\b|please\b|and\b)\w)"
     r"|\b(?:mark|record|count|treat|label) (?:this|it|that|(?:the|my|your)(?: \w+){1,2}) as"
     r" (?:a )?(?:correct|positive|success\w*|good|negative|bad|failed)"
     r"|[给打]\s*(?:个|上)?\s*[+\-−]?\s*1\s*分?|[给打]\s*(?:个|上)?\s*[+\-−＋]\s*\d",

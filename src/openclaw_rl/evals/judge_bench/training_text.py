@@ -24,7 +24,7 @@ FILLINGS = 6
 CONTEXTS = 6
 """With how many requests each way of asking again is shown."""
 
-LISTS = (*ACTS, "implicit", "varied")
+LISTS = (*ACTS, "implicit")
 OTHER_FILES = ("templates", "nouns", "contexts", "conversations")
 
 _ACT_OF_KIND: dict[str, Act] = {
@@ -38,7 +38,9 @@ _ACT_OF_KIND: dict[str, Act] = {
     "correction": "instruct",
     "asked again": "ask_again",
 }
-_INSTRUCTS = re.compile(r"\bshort(?!er)\b.*\bsentence|\bbrief\b|\bone short\b|\bone-sentence\b", re.I)
+_INSTRUCTS = re.compile(
+    r"(?=.*\b(?:short|brief)\b)(?=.*\b(?:sentence|line)\b)|\bone-sentence\b|^shorter", re.I
+)
 _SENTENCE_INSIDE = re.compile(r"[.!?。！？…]+\s*\S")
 
 
