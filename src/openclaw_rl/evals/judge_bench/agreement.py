@@ -91,7 +91,9 @@ def by_kind(opinions: Iterable[Opinion]) -> dict[str, Share]:
 
 def confusion(opinions: Iterable[Opinion]) -> dict[str, dict[str, int]]:
     """For each label, how often the judge said what; "none" is a turn it could not judge."""
-    counts = Counter((opinion.case.score, opinion.score) for opinion in opinions)
+    counts: Counter[tuple[Score | None, Score | None]] = Counter(
+        (opinion.case.score, opinion.score) for opinion in opinions
+    )
     said: tuple[tuple[Score | None, str], ...] = ((1, "+1"), (0, "0"), (-1, "-1"), (None, "none"))
     return {name: {other: counts[label, score] for score, other in said} for label, name in said[:3]}
 

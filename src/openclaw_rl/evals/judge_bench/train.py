@@ -54,10 +54,10 @@ def fit(rows: Sequence[Example]) -> dict[str, list[float]]:
         scores = torch.sparse.mm(matrix, weights)
         each = torch.nn.functional.cross_entropy(scores, labels, reduction="none")
         total = (each * importance).sum() / importance.sum() + PENALTY / len(rows) * weights.square().sum()
-        total.backward()
+        total.backward()  # type: ignore[no-untyped-call]
         return total
 
-    optimiser.step(loss)
+    optimiser.step(loss)  # type: ignore[no-untyped-call]
     fitted = weights.detach()
     fitted = fitted - fitted.mean(dim=1, keepdim=True)
     return {name: fitted[i].tolist() for name, i in place.items()}
