@@ -32,6 +32,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+bench = typer.Typer(help="Measure what the README claims.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(bench, name="bench")
+
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file; else ./openclaw-rl.toml.")]
 DataDir = Annotated[str | None, typer.Option("--data-dir", help="Store, versions and process files.")]
 Model = Annotated[str | None, typer.Option("--model", help="A Hugging Face name or a folder.")]
@@ -212,6 +215,34 @@ def demo(
     from openclaw_rl.evals.demo import Demo
 
     Demo(data_dir, seed=seed, updates=updates, method=method, fresh=fresh).run(json_file)
+
+
+@bench.command("judge")
+def bench_judge(
+    judges: Annotated[
+        list[str] | None, typer.Option("--judge", help="rules, self, or the URL of a server; repeatable.")
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the numbers here.")] = None,
+    half: Annotated[
+        str, typer.Option(help="all, development or held_out; change a judge by development alone.")
+    ] = "all",
+    most: Annotated[
+        int | None, typer.Option("--cases", min=1, help="At most so many of each half, evenly spread.")
+    ] = None,
+    config_file: ConfigFile = None,
+    model: Model = None,
+    set_: Set = None,
+) -> None:
+    """Agreement of judges with next states labelled by hand."""
+    settings, _ = config.load(config_file, _flags(None, model, None, None, None, None, set_))
+    from openclaw_rl.evals.judge_bench import bench as judge_bench
+    from openclaw_rl.evals.judge_bench.cases import halves
+
+    asked = judges or ["rules"]
+    if "self" in asked:
+        _need_local("bench judge --judge self")
+        _log_to_terminal()
+    judge_bench.run(settings, asked, halves(half), most, json_file)
 
 
 def main() -> None:

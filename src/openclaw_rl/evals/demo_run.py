@@ -6,13 +6,12 @@ A run that was interrupted is found again by its seed and method and goes on. Kn
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from openclaw_rl import __version__
+from openclaw_rl.evals import provenance
 from openclaw_rl.evals.held_out import Evaluation
 
 PROGRESS_FILE = "demo.json"
@@ -76,7 +75,7 @@ class DemoRun:
             "seed": self.seed,
             "method": self.method,
             "model": model,
-            "commit": _commit(),
+            "commit": provenance.commit(),
         }
 
 
@@ -90,14 +89,3 @@ def open_run(runs: Path, *, seed: int, method: str, updates: int, fresh: bool) -
                     return run
     folder = runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{method}-seed{seed}"
     return DemoRun(folder, seed, method, updates)
-
-
-def _commit() -> str:
-    """The checkout's commit, or the release when this is no checkout."""
-    here = Path(__file__).parent
-    try:
-        command = ["git", "-C", str(here), "rev-parse", "--short=12", "HEAD"]
-        result = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return f"release {__version__}"
-    return result.stdout.strip()

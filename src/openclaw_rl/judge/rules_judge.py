@@ -6,16 +6,23 @@ each vote's `raw` names the rule that fired and the words it rests on. Knows no 
 
 from __future__ import annotations
 
+import re
+
 from openclaw_rl.judge.finding import Finding
 from openclaw_rl.judge.tool_results import read_result
-from openclaw_rl.judge.transcript import calls_of, is_conversation, request_of, text_of, words_of
+from openclaw_rl.judge.transcript import ToolCall, calls_of, is_conversation, request_of, text_of, words_of
 from openclaw_rl.judge.user_replies import read_edit, read_reply
 from openclaw_rl.judge.verdict import unread
 from openclaw_rl.model import Message, NextState, Turn, Vote
 
+_SHOWING_COMMAND = re.compile(
+    r"^\{\"(?:command|cmd|script|code)\": \"\s*(cat|head|tail|less|grep|rg|find|ls|awk|sed -n|diff|jq"
+    r"|git (?:log|show|diff|blame|grep|status))\b"
+)
+
 
 class RulesJudge:
-    """Judges by structure first, then by phrases in English and Chinese."""
+    """Judges by structure first, then by the acts of the user's sentences, in English and Chinese."""
 
     name = "rules"
 
@@ -45,7 +52,7 @@ def find(turn: Turn, next_state: NextState) -> Finding | None:
     words = "\n".join(words_of(message) for message in spoken)
     if next_state.source == "edit":
         return read_edit(words, request_of(turn))
-    by_user = read_reply(words, request_of(turn)) if spoken else None
+    by_user = read_reply(words, request_of(turn), words_of(turn.reply)) if spoken else None
     by_tools = _find_in_results(turn, results) if results else None
     if by_user is None or by_tools is None:
         return by_user or by_tools
@@ -81,12 +88,18 @@ def _repeats_a_call(turn: Turn) -> bool:
 
 
 def _tool_names(turn: Turn) -> dict[str, str]:
-    return {_bare_id(call.id): call.name for call in calls_of(turn.reply)}
+    return {_bare_id(call.id): _name(call) for call in calls_of(turn.reply)}
 
 
 def _at(turn: Turn, position: int) -> str:
     calls = calls_of(turn.reply)
-    return calls[position].name if position < len(calls) else ""
+    return _name(calls[position]) if position < len(calls) else ""
+
+
+def _name(call: ToolCall) -> str:
+    """The tool's name; for a shell that shows something, with the program that does."""
+    shows = _SHOWING_COMMAND.search(call.arguments)
+    return f"{shows[1]} ({call.name})" if shows else call.name
 
 
 def _bare_id(call_id: object) -> str:
