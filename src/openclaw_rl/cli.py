@@ -204,7 +204,7 @@ def demo(
     ),
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write the scores here.")] = None,
     seed: Annotated[int, typer.Option(help="Of the simulated user and the trainer.")] = 0,
-    updates: Annotated[int, typer.Option(min=1, help="Updates to learn for.")] = 12,
+    updates: Annotated[int, typer.Option(min=1, help="Updates to learn for.")] = 16,
     method: Annotated[str, typer.Option(help="binary, opd, opd_top_k, combined or hybrid.")] = "hybrid",
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete an earlier run first.")] = False,
 ) -> None:
