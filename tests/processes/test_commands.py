@@ -184,7 +184,7 @@ def test_config_tells_where_each_value_came_from_and_masks_secrets(
     assert ("server.port", "9000", "file", "own.toml") in rows
     assert ("server.api_keys", "********", "file", "own.toml") in rows
     assert ("judge.api_key", "********", "environment", "OPENCLAW_RL_JUDGE_API_KEY") in rows
-    assert ("learn.method", "combined", "default") in rows
+    assert ("learn.method", "hybrid", "default") in rows
     assert "secret" not in said
 
 
