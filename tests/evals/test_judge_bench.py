@@ -21,6 +21,7 @@ from openclaw_rl.evals.judge_bench.agreement import (
     confusion,
     hint_precision,
     hint_recall,
+    unjudged_because,
 )
 from openclaw_rl.evals.judge_bench.cases import Case, halves, load, spread
 from openclaw_rl.judge.transcript import words_of
@@ -48,7 +49,7 @@ def overlap(left: frozenset[str], right: frozenset[str]) -> float:
 
 
 def opinion(case: Case, score: int | None, hinted: bool = False) -> Opinion:
-    return Opinion(case, score, hinted, 0.0)
+    return Opinion(case, score, hinted, "" if score is not None else "unread: no boxed answer")
 
 
 def test_there_are_at_least_four_hundred_cases_in_two_languages_with_all_three_labels():
@@ -106,6 +107,7 @@ def test_an_unjudged_turn_agrees_with_no_label():
     opinions = [opinion(neutral, None), opinion(neutral, 0)]
     assert agreement(opinions) == Share(1, 2)
     assert confusion(opinions)["0"] == {"+1": 0, "0": 1, "-1": 0, "none": 1}
+    assert unjudged_because(opinions) == {"unread: no boxed answer": 1}
     assert by_kind(opinions) == {neutral.kind: Share(1, 2)}
 
 

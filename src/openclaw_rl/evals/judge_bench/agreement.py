@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -32,7 +31,8 @@ class Opinion:
     case: Case
     score: Score | None
     hinted: bool
-    seconds: float
+    error: str = ""
+    """Why it was left unjudged."""
 
     @property
     def agrees(self) -> bool:
@@ -67,11 +67,11 @@ async def measure(judge: Judge, cases: Sequence[Case], done: Callable[[], None])
 
     async def ask(case: Case) -> Opinion:
         async with free:
-            started = time.perf_counter()
             judgement = await judge_turn(judge, case.turn, case.next_state)
             done()
-            seconds = time.perf_counter() - started
-            return Opinion(case, judgement.score, judgement.hint is not None, seconds)
+            errors = [vote.error for vote in judgement.votes if vote.question == "evaluative" and vote.error]
+            error = errors[0] if errors and judgement.score is None else ""
+            return Opinion(case, judgement.score, judgement.hint is not None, error)
 
     return list(await asyncio.gather(*(ask(case) for case in cases)))
 
@@ -96,6 +96,11 @@ def confusion(opinions: Iterable[Opinion]) -> dict[str, dict[str, int]]:
     )
     said: tuple[tuple[Score | None, str], ...] = ((1, "+1"), (0, "0"), (-1, "-1"), (None, "none"))
     return {name: {other: counts[label, score] for score, other in said} for label, name in said[:3]}
+
+
+def unjudged_because(opinions: Iterable[Opinion]) -> dict[str, int]:
+    """How often each reason left a case unjudged, the most frequent first."""
+    return dict(Counter(opinion.error for opinion in opinions if opinion.score is None).most_common())
 
 
 def hint_precision(opinions: Iterable[Opinion]) -> Share:

@@ -55,7 +55,7 @@ class Measured:
             "by_kind": {k: agreement.to_json(v) for k, v in agreement.by_kind(self.shown).items()},
             "hint_precision": round(agreement.hint_precision(self.shown).value, 4),
             "hint_recall": round(agreement.hint_recall(self.shown).value, 4),
-            "unjudged": sum(opinion.score is None for opinion in self.shown),
+            "unjudged": agreement.unjudged_because(self.shown),
             "votes": self.votes,
             "seconds": round(self.seconds, 2),
         }
@@ -73,6 +73,9 @@ def run(
     cases = {half: spread(load(half), most) for half in halves}
     measured = [_measure(settings, name, cases, console) for name in judges]
     console.print(_summary(measured), _kinds(measured))
+    for one in measured:
+        for reason, count in agreement.unjudged_because(one.shown).items():
+            console.print(f"{one.name} left {count} unjudged: {reason}", markup=False)
     if json_file is not None:
         results = {
             "judges": {one.name: one.to_json() for one in measured},
