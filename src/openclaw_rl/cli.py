@@ -86,12 +86,9 @@ def up(
     with only_one(settings.home, "supervisor"):
         model_files.resolve(settings.model.name, _say)
         address = f"http://{settings.server.host}:{settings.server.port}/v1"
-        _say(
-            f"{settings.served_name} will answer at {address} (any API key)"
-            if not settings.server.api_keys
-            else f"{settings.served_name} will answer at {address}"
-        )
-        _say("Ctrl-C stops; `openclaw-rl up` goes on where it stopped")
+        key = "" if settings.server.api_keys else " (any API key)"
+        _say(f"starting; once it serves, {settings.served_name} answers at {address}{key}")
+        _say(f"Ctrl-C stops; `openclaw-rl up --data-dir {settings.home}` goes on where it stopped")
         try:
             Supervisor(_as_arguments(config_file, flags), _say).run()
         except ChildRefusedError as error:

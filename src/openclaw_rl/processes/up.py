@@ -105,6 +105,7 @@ class Supervisor:
             while not self._stop.is_set():
                 self.tend()
                 self._stop.wait(0.2)
+            self._say("stopping the server and the learner; an update that has begun is finished first")
         finally:
             self.stop()
 
