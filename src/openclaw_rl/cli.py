@@ -251,6 +251,9 @@ def main() -> None:
     except (ConfigError, SchemaError, AlreadyRunningError) as error:
         typer.echo(f"openclaw-rl: {error}", err=True)
         sys.exit(2)
+    except OSError as error:  # a folder that is a file, a full disk, a right that is missing
+        typer.echo(f"openclaw-rl: {error.strerror or error}: {error.filename or '?'}", err=True)
+        sys.exit(2)
     except SQLAlchemyError as error:
         typer.echo(f"openclaw-rl: the store cannot be used: {str(error).splitlines()[0]}", err=True)
         sys.exit(2)

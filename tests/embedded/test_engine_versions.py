@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -216,6 +218,23 @@ def test_a_broken_version_is_refused_and_the_old_one_serves(
     assert ask(engine, prompt(20), GREEDY).token_ids == before.token_ids
     with pytest.raises(UnknownVersionError):
         ask(engine, prompt(20), GREEDY, version=2)
+
+
+def test_weights_of_which_one_bit_has_changed_since_they_were_recorded_are_refused(
+    engine: EmbeddedEngine, network: Network, tmp_path: Path
+) -> None:
+    written = written_version(network, tmp_path, 2)
+    weights = tmp_path / "000002" / "adapter_model.safetensors"
+    recorded = replace(written, sha256=hashlib.sha256(weights.read_bytes()).hexdigest())
+    changed = bytearray(weights.read_bytes())
+    changed[-1] ^= 1
+    weights.write_bytes(changed)
+    with pytest.raises(EngineError, match="hash"):
+        publish(engine, recorded)
+    changed[-1] ^= 1
+    weights.write_bytes(changed)
+    publish(engine, recorded)
+    assert engine.serving_version == 2
 
 
 def test_a_version_without_files_is_refused(engine: EmbeddedEngine) -> None:

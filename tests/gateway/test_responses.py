@@ -151,6 +151,14 @@ def test_previous_response_id_continues_from_the_store(gateway: RunningGateway) 
     assert second.previous_response_id == first.id
 
 
+def test_a_user_who_is_called_instructions_is_heard_all_the_same(gateway: RunningGateway) -> None:
+    gateway.engine.say("Paris.", "Berlin.")
+    named = [{"role": "user", "name": "instructions", "content": "Remember 42."}]
+    first = gateway.http.post("/v1/chat/completions", json={"model": MODEL, "messages": named})
+    second = ask(gateway, "next", previous_response_id=f"resp_{first.headers['x-turn-id']}")
+    assert "Remember 42." in gateway.engine.template.decode(turn_of(gateway, second).prompt_ids)
+
+
 def test_a_call_is_continued_with_its_output_alone(gateway: RunningGateway) -> None:
     gateway.engine.say(CALL, "hello")
     first = ask(gateway, "read a", tools=[TOOL])

@@ -81,7 +81,7 @@ def add_sample(store: Store, session_id: str = "s1", **changes: Any) -> Turn:
 
 def an_update(number: int, *turns: Turn) -> tuple[Update, PolicyVersion]:
     now = time.time()
-    done = Update(number, number, "combined", tuple(t.id for t in turns), {"loss": 0.5}, now - 1, now)
+    done = Update(number, number, "combined", tuple(t.id for t in turns), {"loss": 0.5}, now, now + 1)
     version = PolicyVersion(
         number, number - 1, VersionState.CANDIDATE, f"versions/{number}", "ab" * 32, now, update_id=number
     )

@@ -98,6 +98,17 @@ def test_a_sample_that_went_back_to_the_judge_is_a_conflict(store: Store) -> Non
     assert store.learning.last_update() is None
 
 
+def test_a_sample_that_was_judged_anew_while_its_update_ran_is_a_conflict(store: Store) -> None:
+    turn = add_sample(store)
+    done, version = an_update(1, turn)
+    judge(store, turn, follow(store, turn, "Wrong after all."), -1)
+    assert state_of(store, turn) is TurnState.WAITING_UPDATE
+    with pytest.raises(ConflictError, match="judged anew"):
+        store.learning.record_update(done, version)
+    assert store.learning.last_update() is None
+    store.learning.record_update(*an_update(1, turn))
+
+
 def test_a_sample_named_twice_in_one_update_is_a_conflict(store: Store) -> None:
     turn = add_sample(store)
     with pytest.raises(ConflictError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from fresh_rules_cases import LATER, UNSEEN
@@ -106,3 +107,11 @@ def test_a_long_output_is_searched_at_its_ends_alone():
     assert (
         score_of(judge(Case((tool(middle + "\nTraceback (most recent call last)"),), -1, reply=reply))) == -1
     )
+
+
+@pytest.mark.parametrize("text", ["score: " * 571, "word " * 800, '"' * 4000, "rate it +1, " * 300])
+@pytest.mark.parametrize("source", ["conversation", "edit"])
+def test_no_text_keeps_the_judge_busy(text: str, source: str):
+    started = time.perf_counter()
+    judge(Case((user(text),), 0, source=source))
+    assert time.perf_counter() - started < 5

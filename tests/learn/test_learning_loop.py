@@ -257,7 +257,7 @@ def test_a_sample_that_another_process_trained_meanwhile_undoes_the_update(groun
         theirs.step([sample])
         folder, digest = checkpoint.save(theirs, ground.model_folder, MODEL, ground.home / "theirs", 1)
         ground.store.learning.record_update(
-            Update(1, 1, "combined", (second.id,), {}, 1.0, 2.0),
+            Update(1, 1, "combined", (second.id,), {}, time.time(), time.time() + 1),
             PolicyVersion(1, 0, VersionState.CANDIDATE, str(folder), digest, 2.0, update_id=1),
         )
 

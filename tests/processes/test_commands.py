@@ -70,7 +70,7 @@ def data(tmp_path: Path) -> Path:
         Judgement("judge_1", "turn_1", next_state.id, "rules", -1, "Be shorter.", votes, time.time())
     )
     store.learning.record_update(
-        Update(1, 1, "combined", ("turn_1",), {"loss": 0.25}, 3.0, 4.0),
+        Update(1, 1, "combined", ("turn_1",), {"loss": 0.25}, time.time(), time.time() + 1),
         PolicyVersion(1, 0, VersionState.CANDIDATE, str(folder / "000001"), "abc", 4.0, update_id=1),
     )
     store.learning.mark_serving(1)

@@ -18,6 +18,8 @@ from openclaw_rl.judge.finding import Finding
 MOST_HINT_SENTENCES = 3
 LONGEST_REPLY = 4000
 """Characters of a reply that are read, from its start: a person's verdict is not behind a pasted log."""
+LONGEST_PIECE = 400
+"""Characters that patterns see at once: their time grows with a power of the length."""
 SAME_QUESTION = 0.65
 """Share of common content words (Jaccard) from which a reply counts as the request asked again."""
 SURE = 0.5
@@ -93,9 +95,20 @@ def read_edit(text: str, request: str) -> Finding:
 
 
 def _without_noise(text: str) -> str:
-    for noise in (_FENCE, _QUOTED_LINE, phrases.DICTATED):
-        text = noise.sub(" ", text)
-    return text.replace("’", "'")
+    for noise in (_FENCE, _QUOTED_LINE):
+        text = noise.sub(" ", text[:LONGEST_REPLY])
+    return "".join(phrases.DICTATED.sub(" ", piece) for piece in _pieces(text)).replace("’", "'")
+
+
+def _pieces(text: str) -> list[str]:
+    """The text cut where a sentence ends, into pieces short enough for patterns that look both ways."""
+    pieces = []
+    while len(text) > LONGEST_PIECE:
+        ends = [match.end() for match in _SENTENCE_END.finditer(text, 0, LONGEST_PIECE)]
+        cut = ends[-1] if ends else LONGEST_PIECE
+        pieces.append(text[:cut])
+        text = text[cut:]
+    return [*pieces, text]
 
 
 def _split(text: str) -> list[str]:

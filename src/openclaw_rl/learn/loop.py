@@ -65,6 +65,7 @@ class Learner:
         waiting = self._store.learning.count_waiting()
         if waiting == self._too_few:
             return False  # what waits was looked at already
+        started = time.time()
         batch = self._next_batch()
         if len(batch) < needed:
             self._too_few = len(batch)
@@ -74,7 +75,6 @@ class Learner:
         self._follow_store()
         update_id, number = self._store.learning.next_numbers()
         self._say("updating", update=update_id, version=number)
-        started = time.time()
         try:
             with self._cores.working():
                 metrics = self._trainer.step(batch, updates_before=self._current)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -77,6 +78,9 @@ class ChatTemplate:
                 "recognised when they are JSON, alone or in <tool_call> tags"
             )
         self._special_ids = _special_ids(tokenizer)
+        own = {THINK, END_THINK, self.dialect.opening, self.dialect.closing or "", *self.dialect.markers}
+        boundaries = sorted(set(self._special_ids) - own, key=len, reverse=True)
+        self._boundary = re.compile("|".join(map(re.escape, boundaries))) if boundaries else None
 
     @classmethod
     def load(cls, folder: Path) -> ChatTemplate:
@@ -112,7 +116,7 @@ class ChatTemplate:
         row, calls made together, a late system message), what says the same in a form that it accepts is
         rendered. Raises ChatTemplateError when it refuses that too.
         """
-        plain_messages = [plain(message) for message in messages]
+        plain_messages = [self._defused(plain(message)) for message in messages]
         if not self.has_tools_branch:
             plain_messages = spell_out_tools(plain_messages, tools)
         elif self.dialect is MISTRAL:
@@ -131,6 +135,13 @@ class ChatTemplate:
         raise ChatTemplateError(
             f"the model's chat template refuses these messages: {refusals[0]}"
         ) from refusals[0]
+
+    def _defused(self, message: Message) -> Message:
+        """The message with special tokens in its text taken apart: words must not forge other messages."""
+        content = message.get("content")
+        if self._boundary is None or not isinstance(content, str):
+            return message
+        return {**message, "content": self._boundary.sub(_taken_apart, content)}
 
     def prompt_ids(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> tuple[int, ...]:
         """Token ids of `render`, special tokens read as such and none added."""
@@ -168,6 +179,10 @@ class ChatTemplate:
 def _special_ids(tokenizer: Tokenizer) -> dict[str, int]:
     added = tokenizer.get_added_tokens_decoder()
     return {token.content: token_id for token_id, token in added.items() if token.special}
+
+
+def _taken_apart(special: re.Match[str]) -> str:
+    return f"{special[0][:1]} {special[0][1:]}"
 
 
 def _raise_exception(message: str) -> None:

@@ -20,6 +20,7 @@ from openclaw_rl.learn.trainer import Trainer
 from openclaw_rl.policy.embedded import model_files
 from openclaw_rl.policy.embedded.cores import CoreShare
 from openclaw_rl.policy.embedded.network import Network
+from openclaw_rl.processes.same_model import refuse_other_model
 from openclaw_rl.processes.single import only_one
 from openclaw_rl.store import Store
 
@@ -36,6 +37,7 @@ def learn(settings: Settings) -> None:
     os.nice(NICENESS)
     with only_one(settings.home, "learner"):
         store = Store.open(settings.database)
+        refuse_other_model(store, settings)
         judging = threading.Thread(target=_judge, args=(settings, store, stop), name="judge")
         judging.start()
         try:

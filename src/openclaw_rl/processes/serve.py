@@ -14,6 +14,7 @@ from openclaw_rl.gateway.app import check_bind, create_app
 from openclaw_rl.policy.embedded import model_files
 from openclaw_rl.policy.embedded.cores import CoreShare
 from openclaw_rl.policy.embedded.engine import EmbeddedEngine
+from openclaw_rl.processes.same_model import refuse_other_model
 from openclaw_rl.processes.single import only_one
 from openclaw_rl.store import Store
 
@@ -31,6 +32,7 @@ def serve(settings: Settings) -> None:
         port = listener.getsockname()[1]
         settings = settings.model_copy(update={"server": settings.server.model_copy(update={"port": port})})
         store = Store.open(settings.database)
+        refuse_other_model(store, settings)
         store.report("server", "loading the model")
         folder = model_files.resolve(settings.model.name, log.info)
         template = model_files.load_template(folder)

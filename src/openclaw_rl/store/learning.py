@@ -166,10 +166,10 @@ class Learning:
     def record_update(self, done: Update, version: PolicyVersion) -> None:
         """Record an update, its version and the end of its samples, all or nothing.
 
-        Raises ConflictError, and records nothing, unless every one of its turns was still waiting and
-        nobody else took its numbers.
+        Raises ConflictError, and records nothing, unless every one of its turns was still waiting, none was
+        judged anew since the update began, and nobody else took its numbers.
         """
-        turns = schema.turns
+        turns, judgements = schema.turns, schema.judgements
         row = {name: value for name, value in asdict(done).items() if name != "turn_ids"}
         with self._database.write() as connection:
             try:
@@ -177,6 +177,11 @@ class Learning:
                 connection.execute(insert(schema.versions).values(**asdict(version)))
             except IntegrityError:
                 raise ConflictError(f"update {done.id} or version {version.number} exists already") from None
+            anew = select(judgements.c.turn_id).where(
+                judgements.c.turn_id.in_(done.turn_ids), judgements.c.created_at > done.started_at
+            )
+            if judged := connection.execute(anew).scalars().first():
+                raise ConflictError(f"update {done.id}: {judged} was judged anew while it ran")
             marked = connection.execute(
                 update(turns)
                 .where(turns.c.id.in_(done.turn_ids), turns.c.state == TurnState.WAITING_UPDATE.value)

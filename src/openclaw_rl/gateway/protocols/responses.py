@@ -133,7 +133,7 @@ class ResponsesRequest(SessionFields):
         if self.instructions:
             messages.append({"role": "system", "name": INSTRUCTIONS, "content": self.instructions})
         if previous:
-            kept = [message for message in previous.messages if message.get("name") != INSTRUCTIONS]
+            kept = [message for message in previous.messages if not _is_instructions(message)]
             messages += [*kept, previous.reply]
         if isinstance(self.input, str):
             return [*messages, {"role": "user", "content": self.input}]
@@ -207,3 +207,8 @@ def _joined(content: str | Iterable[str | dict[str, Any]] | None) -> str:
         return content or ""
     texts = [part if isinstance(part, str) else part.get("text") or part.get("refusal") for part in content]
     return "".join(text for text in texts if isinstance(text, str))
+
+
+def _is_instructions(message: Message) -> bool:
+    """Whether `message` holds the instructions of an earlier response, which are not carried over."""
+    return message.get("role") == "system" and message.get("name") == INSTRUCTIONS

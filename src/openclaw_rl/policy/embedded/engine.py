@@ -7,6 +7,7 @@ the serving one, tested, and only then becomes the one that new requests get. Kn
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import threading
 from collections import OrderedDict
@@ -174,6 +175,7 @@ class EmbeddedEngine:
         if version.path is None:
             raise ValueError("it has no files")
         folder = Path(version.path)
+        _check_hash(folder, version.sha256)
         if not (folder / WEIGHTS_FILE).exists():
             device_setting, targets = self._load_options
             device = model_files.choose_device(device_setting)
@@ -277,6 +279,17 @@ class EmbeddedEngine:
 def _put_all(items: list[tuple[EmbeddedGeneration, SampledToken | EngineError]]) -> None:
     for generation, item in items:
         generation.put(item)
+
+
+def _check_hash(folder: Path, sha256: str | None) -> None:
+    """Raise ValueError unless the folder's weights are the bytes that the learner recorded."""
+    weights = folder / WEIGHTS_FILE
+    weights = weights if weights.exists() else folder / "model.safetensors"
+    if sha256 is None:
+        return
+    with weights.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+            raise ValueError("its weights do not match their hash")
 
 
 @torch.inference_mode()
