@@ -10,12 +10,12 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.table import Table
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from openclaw_rl import __version__, config, trace
 from openclaw_rl.config import ConfigError, Settings
@@ -243,20 +243,28 @@ def bench_judge(
 
 
 def main() -> None:
-    """The entry point: errors that a user can mend are one line on stderr and exit status 2."""
+    """The entry point: errors that a user can mend are one line on stderr.
+
+    Exit status 2 says that the same command would fail again, 1 that it may not: `up` starts a process that
+    ended with 1 once more.
+    """
     # Read by OpenMP when PyTorch is loaded: see processes.up.environment.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         app()
     except (ConfigError, SchemaError, AlreadyRunningError) as error:
-        typer.echo(f"openclaw-rl: {error}", err=True)
-        sys.exit(2)
-    except OSError as error:  # a folder that is a file, a full disk, a right that is missing
-        typer.echo(f"openclaw-rl: {error.strerror or error}: {error.filename or '?'}", err=True)
-        sys.exit(2)
+        _end(2, str(error))
     except SQLAlchemyError as error:
-        typer.echo(f"openclaw-rl: the store cannot be used: {str(error).splitlines()[0]}", err=True)
-        sys.exit(2)
+        # Operational errors are a lock held too long or a full disk; others are a file that is no store.
+        may_pass = isinstance(error, OperationalError)
+        _end(1 if may_pass else 2, f"the store cannot be used: {str(error).splitlines()[0]}")
+    except OSError as error:  # a folder that is a file, a full disk, a right that is missing
+        _end(1, str(error))
+
+
+def _end(status: int, why: str) -> NoReturn:
+    _say(f"openclaw-rl: {why}")
+    sys.exit(status)
 
 
 def _flags(

@@ -85,12 +85,14 @@ def run(*arguments: str) -> str:
     return result.stdout
 
 
-def refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
-    """The one line on stderr with which the program ended with status 2."""
+def refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str, status: int = 2
+) -> str:
+    """The one line on stderr with which the program ended, with this status."""
     monkeypatch.setattr("sys.argv", ["openclaw-rl", *arguments])
     with pytest.raises(SystemExit) as ended:
         cli.main()
-    assert ended.value.code == 2
+    assert ended.value.code == status
     said = capsys.readouterr()
     assert said.out == ""
     (line,) = said.err.splitlines()
@@ -171,6 +173,17 @@ def test_a_file_that_is_no_store_is_said_in_one_line(
     (tmp_path / "store.sqlite").write_text("this is no database at all, but it is long enough" * 50)
     line = refused(capsys, monkeypatch, "status", "--data-dir", str(tmp_path))
     assert "the store cannot be used" in line
+
+
+def test_what_may_pass_by_itself_is_said_with_a_status_that_up_tries_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "store.sqlite").mkdir()
+    line = refused(capsys, monkeypatch, "status", "--data-dir", str(tmp_path), status=1)
+    assert "the store cannot be used" in line
+    (tmp_path / "file").touch()
+    line = refused(capsys, monkeypatch, "learn", "--data-dir", str(tmp_path / "file"), status=1)
+    assert "file" in line
 
 
 def test_config_tells_where_each_value_came_from_and_masks_secrets(
