@@ -39,6 +39,8 @@ from openclaw_rl.policy.reply import END_THINK, THINK
 PIECE = 256 * 1024
 """Characters encoded at once when a text may be far longer than a model can read."""
 
+_THOUGHT_MARKS = frozenset({THINK, END_THINK})
+
 __all__ = ["ChatTemplate", "ChatTemplateError", "text_of"]
 
 log = logging.getLogger(__name__)
@@ -78,8 +80,11 @@ class ChatTemplate:
                 "recognised when they are JSON, alone or in <tool_call> tags"
             )
         self._special_ids = _special_ids(tokenizer)
-        own = {THINK, END_THINK, self.dialect.opening, self.dialect.closing or "", *self.dialect.markers}
-        boundaries = sorted(set(self._special_ids) - own, key=len, reverse=True)
+        self._call_marks = {self.dialect.opening, self.dialect.closing or "", *self.dialect.markers}
+        # Those with which no reply is written: where they stand in a prompt, the template put them.
+        boundaries = sorted(
+            self._special_ids.keys() - self._call_marks - _THOUGHT_MARKS, key=len, reverse=True
+        )
         self._boundary = re.compile("|".join(map(re.escape, boundaries))) if boundaries else None
 
     @classmethod
@@ -117,6 +122,7 @@ class ChatTemplate:
         rendered. Raises ChatTemplateError when it refuses that too.
         """
         plain_messages = [self._defused(plain(message)) for message in messages]
+        tools = [self._defused(tool) for tool in tools]
         if not self.has_tools_branch:
             plain_messages = spell_out_tools(plain_messages, tools)
         elif self.dialect is MISTRAL:
@@ -126,7 +132,7 @@ class ChatTemplate:
             try:
                 return self._template.render(
                     messages=accommodated,
-                    tools=list(tools) or None,
+                    tools=tools or None,
                     add_generation_prompt=True,
                     **self._special_tokens,
                 )
@@ -136,12 +142,18 @@ class ChatTemplate:
             f"the model's chat template refuses these messages: {refusals[0]}"
         ) from refusals[0]
 
-    def _defused(self, message: Message) -> Message:
-        """The message with special tokens in its text taken apart: words must not forge other messages."""
-        content = message.get("content")
-        if self._boundary is None or not isinstance(content, str):
-            return message
-        return {**message, "content": self._boundary.sub(_taken_apart, content)}
+    def _defused(self, said: Any) -> Any:
+        """A message or tool with the special tokens in all its texts taken apart.
+
+        Words, arguments and descriptions come from anyone, and must not forge another message.
+        """
+        if isinstance(said, str):
+            return said if self._boundary is None else self._boundary.sub(_taken_apart, said)
+        if isinstance(said, dict):
+            return {name: self._defused(value) for name, value in said.items()}
+        if isinstance(said, list | tuple):
+            return [self._defused(value) for value in said]
+        return said
 
     def prompt_ids(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> tuple[int, ...]:
         """Token ids of `render`, special tokens read as such and none added."""
@@ -165,9 +177,7 @@ class ChatTemplate:
 
     def detokenizer(self, stop: Sequence[str] = (), *, with_calls: bool = False) -> Detokenizer:
         """For one reply. Special tokens are hidden, but for those that mark thoughts and, asked, calls."""
-        shown = {THINK, END_THINK}
-        if with_calls:
-            shown |= {self.dialect.opening, self.dialect.closing or "", *self.dialect.markers}
+        shown = _THOUGHT_MARKS | self._call_marks if with_calls else _THOUGHT_MARKS
         hidden = frozenset(token for text, token in self._special_ids.items() if text not in shown)
         return Detokenizer(self.tokenizer, stop, hidden)
 
