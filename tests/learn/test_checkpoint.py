@@ -16,12 +16,13 @@ from safetensors.torch import load_file, save_file
 from openclaw_rl.config import LearnSettings
 from openclaw_rl.learn import checkpoint
 from openclaw_rl.learn.batch import student
-from openclaw_rl.learn.checkpoint import MANIFEST_FILE, MODEL_FILE, OPTIMISER_FILE, CheckpointError
+from openclaw_rl.learn.checkpoint import MANIFEST_FILE, OPTIMISER_FILE, CheckpointError
 from openclaw_rl.learn.trainer import Trainer
 from openclaw_rl.model import Sample
 from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.embedded.adapter import CONFIG_FILE, WEIGHTS_FILE, Adapter
 from openclaw_rl.policy.embedded.network import Network
+from openclaw_rl.policy.embedded.version_files import MODEL_FILE
 
 
 @pytest.fixture(scope="module")

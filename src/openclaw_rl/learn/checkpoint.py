@@ -6,7 +6,6 @@ safetensors and JSON are read or written, never pickles. Knows no store.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -18,8 +17,8 @@ from safetensors.torch import load_file, save_file
 
 from openclaw_rl.learn.trainer import Trainer
 from openclaw_rl.policy.embedded.adapter import WEIGHTS_FILE, Adapter
+from openclaw_rl.policy.embedded.version_files import MODEL_FILE, sha256_of
 
-MODEL_FILE = "model.safetensors"
 OPTIMISER_FILE = "optimiser.safetensors"
 MANIFEST_FILE = "manifest.json"
 
@@ -43,8 +42,7 @@ def save(trainer: Trainer, model_folder: Path, model: str, versions: Path, numbe
         weights = aside / MODEL_FILE
         _save_full(trainer, model_folder, aside)
     save_file(_optimiser_tensors(trainer), aside / OPTIMISER_FILE)
-    with weights.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = sha256_of(weights)
     manifest = {
         "version": number,
         "model": model,
@@ -70,9 +68,8 @@ def restore(trainer: Trainer, folder: Path, model: str) -> None:
         manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
         if manifest["model"] != model:
             raise CheckpointError(f"{folder} is a version of {manifest['model']}, not of {model}")
-        with (folder / manifest["weights"]).open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != manifest["sha256"]:
-                raise CheckpointError(f"{folder}: the weights do not match their hash")
+        if sha256_of(folder / manifest["weights"]) != manifest["sha256"]:
+            raise CheckpointError(f"{folder}: the weights do not match their hash")
         saved = _saved_parameters(trainer, folder)
         state = load_file(folder / OPTIMISER_FILE)
         baseline = float(manifest.get("reward_baseline", 0.0))

