@@ -198,7 +198,7 @@ class Sample:
     judgement: Judgement
     next_state: NextState
     earlier_hint: str | None = None
-    """The hint that the same tenant gave last before this turn was judged."""
+    """The hint that the same tenant gave last before this turn was judged, where the learner asked for it."""
 
     @property
     def reward(self) -> float:

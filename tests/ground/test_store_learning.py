@@ -28,7 +28,7 @@ def test_a_sample_knows_the_hint_that_its_tenant_gave_last_before_it(store: Stor
         judge(store, turn, follow(store, turn), -1, hint)
         sample = store.learning.sample(turn.id)
         assert sample is not None
-        return sample.earlier_hint
+        return store.learning.earlier_hint(sample)
 
     assert given("s1", "me", "Be shorter.") is None  # its own hint is no earlier one
     assert given("s2", "another", None) is None

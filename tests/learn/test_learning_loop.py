@@ -344,3 +344,15 @@ def test_a_running_update_is_reported(ground: Ground) -> None:
     ground.during_step = once(look)
     assert ground.learner().learn_once()
     assert seen == [("updating", {"method": "combined", "update": 1, "version": 1})]
+
+
+def test_a_turn_without_a_hint_is_trained_with_the_earlier_one_where_that_is_set(ground: Ground) -> None:
+    hints = []
+    for without_hint in ("nothing", "earlier_hint"):
+        ground.add(hint="Be shorter.")
+        ground.add()
+        learner = ground.learner(method="hybrid", without_hint=without_hint)
+        samples = learner._next_batch()
+        hints.append([sample.earlier_hint for sample in samples])
+        assert learner.learn_once()
+    assert hints == [[None, None], ["Be shorter.", "Be shorter."]]

@@ -10,6 +10,7 @@ import logging
 import math
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from openclaw_rl.config import LearnSettings
@@ -96,9 +97,15 @@ class Learner:
             samples = self._store.learning.waiting_samples(self._settings.batch_size)
             unfit = [(sample, why) for sample in samples if (why := self._unfit(sample, newest))]
             if not unfit:
-                return samples
+                return self._with_earlier_hints(samples)
             for sample, why in unfit:
                 self._store.learning.set_aside(sample.turn.id, why)
+
+    def _with_earlier_hints(self, samples: list[Sample]) -> list[Sample]:
+        """The samples as the trainer wants them: earlier hints cost a search each and are rarely wanted."""
+        if self._settings.without_hint != "earlier_hint":
+            return samples
+        return [replace(sample, earlier_hint=self._store.learning.earlier_hint(sample)) for sample in samples]
 
     def _unfit(self, sample: Sample, newest: int) -> str:
         """Why a sample must not be trained on; "" when it may."""

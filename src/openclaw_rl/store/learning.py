@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 
-from sqlalchemy import Select, func, insert, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from openclaw_rl.model import (
@@ -150,8 +150,26 @@ class Learning:
             judgement = rows.judgement_of_row(connection.execute(newest).mappings().one())
             judged = select(next_states).where(next_states.c.id == judgement.next_state_id)
             row = connection.execute(judged).mappings().one()
-            earlier = connection.execute(_earlier_hint(turn, judgement)).scalars().first()
-        return Sample(turn, judgement, rows.next_state_of_row(row), earlier)
+        return Sample(turn, judgement, rows.next_state_of_row(row))
+
+    def earlier_hint(self, sample: Sample) -> str | None:
+        """The hint that the sample's tenant gave last before the sample was judged."""
+        judgements, turns, sessions = schema.judgements, schema.turns, schema.sessions
+        tenant = select(sessions.c.tenant).where(sessions.c.id == sample.turn.session_id).scalar_subquery()
+        newest = (
+            select(judgements.c.hint)
+            .join(turns, turns.c.id == judgements.c.turn_id)
+            .join(sessions, sessions.c.id == turns.c.session_id)
+            .where(
+                sessions.c.tenant == tenant,
+                judgements.c.hint.is_not(None),
+                judgements.c.created_at < sample.judgement.created_at,
+            )
+            .order_by(judgements.c.created_at.desc())
+            .limit(1)
+        )
+        with self._database.read() as connection:
+            return connection.execute(newest).scalars().first()
 
     def set_aside(self, turn_id: str, reason: str) -> None:
         """Take a waiting sample out of the queue for good, with the reason."""
@@ -278,21 +296,3 @@ class Learning:
             last_update = connection.execute(select(func.max(schema.updates.c.id))).scalar() or 0
             last_version = connection.execute(select(func.max(schema.versions.c.number))).scalar() or 0
         return last_update + 1, last_version + 1
-
-
-def _earlier_hint(turn: Turn, judgement: Judgement) -> Select[str]:
-    """The newest hint of the turn's tenant that was given before the judgement."""
-    judgements, turns, sessions = schema.judgements, schema.turns, schema.sessions
-    tenant = select(sessions.c.tenant).where(sessions.c.id == turn.session_id).scalar_subquery()
-    return (
-        select(judgements.c.hint)
-        .join(turns, turns.c.id == judgements.c.turn_id)
-        .join(sessions, sessions.c.id == turns.c.session_id)
-        .where(
-            sessions.c.tenant == tenant,
-            judgements.c.hint.is_not(None),
-            judgements.c.created_at < judgement.created_at,
-        )
-        .order_by(judgements.c.created_at.desc())
-        .limit(1)
-    )
