@@ -28,6 +28,8 @@ class DemoRun:
     seconds: float = 0.0
     evaluations: list[Evaluation] = field(default_factory=list)
     ceiling: Evaluation | None = None
+    commit: str = field(default_factory=provenance.commit)
+    """Of the code that the run was begun with."""
 
     @property
     def complete(self) -> bool:
@@ -43,6 +45,7 @@ class DemoRun:
             "method": self.method,
             "updates": self.updates,
             "seconds": self.seconds,
+            "commit": self.commit,
             "evaluations": [one.to_json() for one in self.evaluations],
             "ceiling": self.ceiling.to_json() if self.ceiling else None,
         }
@@ -75,7 +78,7 @@ class DemoRun:
             "seed": self.seed,
             "method": self.method,
             "model": model,
-            "commit": provenance.commit(),
+            "commit": self.commit,
         }
 
 

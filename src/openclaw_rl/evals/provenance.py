@@ -9,8 +9,12 @@ from openclaw_rl import __version__
 
 
 def commit() -> str:
-    """The checkout's commit, or the release when this is no checkout."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"]
+    """The checkout's commit, with -dirty if its files have changed since, or the release without a checkout.
+
+    To be asked before a measurement: the checkout may move on while it runs.
+    """
+    here = str(Path(__file__).parent)
+    command = ["git", "-C", here, "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty"]
     try:
         result = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):

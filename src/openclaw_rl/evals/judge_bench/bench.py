@@ -69,6 +69,7 @@ def run(
     json_file: Path | None,
 ) -> None:
     """Measure each of `judges` (rules, self or a URL) on `most` cases of each half; print what came out."""
+    commit = provenance.commit()
     console = Console() if sys.stdout.isatty() else Console(width=160)
     cases = {half: spread(load(half), most) for half in halves}
     measured = [_measure(settings, name, cases, console) for name in judges]
@@ -80,7 +81,7 @@ def run(
         results = {
             "judges": {one.name: one.to_json() for one in measured},
             "cases": {half: len(of) for half, of in cases.items()},
-            "commit": provenance.commit(),
+            "commit": commit,
         }
         json_file.parent.mkdir(parents=True, exist_ok=True)
         json_file.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
