@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -76,8 +78,8 @@ def test_top_p_is_a_share_of_what_top_k_left() -> None:
 
 
 @pytest.mark.parametrize("restriction", [{"top_p": 0.5}, {"top_k": 2}, {"top_k": 4, "top_p": 0.9}])
-def test_the_log_prob_is_that_of_the_full_vocabulary(restriction: dict[str, float]) -> None:
-    sampling = Sampling(temperature=0.7, seed=4, **restriction)  # type: ignore[arg-type]
+def test_the_log_prob_is_that_of_the_full_vocabulary(restriction: dict[str, Any]) -> None:
+    sampling = Sampling(temperature=0.7, seed=4, **restriction)
     (token_id,), (logprob,) = draw(TEN.unsqueeze(0), [sampling], [Dice(4)])
     assert logprob == pytest.approx((TEN / 0.7).log_softmax(-1)[token_id].item(), abs=1e-6)
 
@@ -98,13 +100,11 @@ def test_the_learner_computes_the_same_log_probs() -> None:
 
 @pytest.mark.parametrize("roll", [0.0, 0.5, 1 - 2**-53, 1 - 2**-24])
 @pytest.mark.parametrize("restriction", [{}, {"top_p": 0.99}, {"top_k": 3}])
-def test_no_roll_ever_falls_on_a_token_without_probability(
-    roll: float, restriction: dict[str, float]
-) -> None:
+def test_no_roll_ever_falls_on_a_token_without_probability(roll: float, restriction: dict[str, Any]) -> None:
     # Impossible tokens lie before, between and after the possible ones.
     logits = torch.full((1, 1000), float("-inf"))
     logits[0, 100:900:7] = torch.randn(115, generator=torch.Generator().manual_seed(6))
-    sampling = Sampling(**restriction)  # type: ignore[arg-type]
+    sampling = Sampling(**restriction)
     (token_id,), (logprob,) = draw(logits, [sampling], [Loaded(roll)])
     assert logits[0, token_id] > float("-inf")
     assert logprob > float("-inf")

@@ -99,7 +99,7 @@ def test_a_new_store_may_be_opened_by_many_at_once(tmp_path: Path) -> None:
         barrier.wait(DEADLINE)
         try:
             Store.open(path).close()
-        except Exception as error:
+        except Exception as error:  # a thread's boundary: pytest would not hear of it
             failures.append(error)
 
     for round_number in range(8):

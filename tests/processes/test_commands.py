@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -99,8 +100,8 @@ def refused(
     return line
 
 
-def shown(data: Path, kind: str, name: str) -> dict[str, object]:
-    facts: dict[str, object] = json.loads(run("show", kind, name, "--data-dir", str(data)))
+def shown(data: Path, kind: str, name: str) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads(run("show", kind, name, "--data-dir", str(data)))
     return facts
 
 
@@ -109,8 +110,8 @@ def test_a_turn_is_shown_with_its_next_states_and_votes(data: Path) -> None:
     assert turn["reply"] == TURN.reply  # long text is neither wrapped nor changed
     assert turn["state"] == "trained"
     assert turn["mean_logprob"] == -1.0
-    assert turn["next_states"][0]["messages"][0]["content"] == "Shorter, please."  # type: ignore[index]
-    assert turn["judgements"][0]["votes"][0]["raw"] == "rule: too long"  # type: ignore[index]
+    assert turn["next_states"][0]["messages"][0]["content"] == "Shorter, please."
+    assert turn["judgements"][0]["votes"][0]["raw"] == "rule: too long"
 
 
 def test_a_sample_is_shown_with_what_the_learner_saw(data: Path) -> None:
@@ -121,7 +122,7 @@ def test_a_sample_is_shown_with_what_the_learner_saw(data: Path) -> None:
 def test_an_update_and_a_version_are_shown_down_to_their_samples(data: Path) -> None:
     update = shown(data, "update", "1")
     assert update["metrics"] == {"loss": 0.25}
-    assert [sample["turn"] for sample in update["samples"]] == ["turn_1"]  # type: ignore[attr-defined]
+    assert [sample["turn"] for sample in update["samples"]] == ["turn_1"]
     version = shown(data, "version", "1")
     assert (version["state"], version["ancestors"], version["made_by"]) == ("serving", "0", update)
     assert shown(data, "version", "0")["made_by"] is None

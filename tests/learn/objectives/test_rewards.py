@@ -13,7 +13,7 @@ from judged_samples import a_sample
 from objective_formulas import group_advantages
 
 from openclaw_rl.learn.rewards import turn_advantages
-from openclaw_rl.model import Sample, Sampling, Turn, TurnKind, TurnState
+from openclaw_rl.model import Sample, Sampling, Score, Turn, TurnKind, TurnState
 
 TURN = Turn(
     id="turn_1",
@@ -34,17 +34,14 @@ TURN = Turn(
     conversation_hash="hash",
 )
 
-Judged = tuple[int | None, int]
+Judged = tuple[Score | None, int]
 """A score and the number of a prompt."""
 
 judged = st.lists(st.tuples(st.sampled_from([1, -1, 0, None]), st.integers(0, 3)), min_size=1, max_size=9)
 
 
 def samples_of(replies: list[Judged]) -> list[Sample]:
-    return [
-        a_sample(replace(TURN, prompt_ids=(7, prompt)), score)  # type: ignore[arg-type]
-        for score, prompt in replies
-    ]
+    return [a_sample(replace(TURN, prompt_ids=(7, prompt)), score) for score, prompt in replies]
 
 
 def expected_advantages(replies: list[Judged], baseline: float) -> list[float]:

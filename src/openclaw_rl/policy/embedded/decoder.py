@@ -52,8 +52,8 @@ class Block:
         return self.query_key_value, self.output, self.gate_up, self.down
 
 
-LayerFactors = tuple[LowRank | None, LowRank | None, LowRank | None, LowRank | None]
-"""What an adapter adds to a block's `projections`."""
+LayerFactors = tuple[LowRank | None, ...]
+"""What an adapter adds to a block's `projections`, one for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,7 @@ class StackedAdapter:
     layers: Sequence[LayerFactors]
 
     def for_serving(self) -> StackedAdapter:
-        return StackedAdapter(
-            [tuple(part and part.for_serving() for part in layer) for layer in self.layers]  # type: ignore[misc]
-        )
+        return StackedAdapter([tuple(part and part.for_serving() for part in layer) for layer in self.layers])
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ class Decoder:
     def stacked(self, adapter: Adapter) -> StackedAdapter:
         """Differentiable: gradients reach the adapter's factors."""
         return StackedAdapter(
-            [tuple(part.stacked(adapter) for part in block.projections()) for block in self.blocks]  # type: ignore[misc]
+            [tuple(part.stacked(adapter) for part in block.projections()) for block in self.blocks]
         )
 
     def logits(
