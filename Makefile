@@ -5,8 +5,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet
 READY := $(VENV)/.ready
 TORCH := $(shell grep '^torch==' constraints.txt)
-# Without an NVIDIA GPU PyTorch's own index is tried first: its build has no CUDA and is 4 GB smaller.
-TORCH_FLAGS ?= $(shell command -v nvidia-smi >/dev/null || echo --retries 0 --index-url https://download.pytorch.org/whl/cpu)
+# How PyTorch is installed. Without an NVIDIA GPU the build of its own index is wanted, which has no CUDA and
+# is 4 GB smaller; where that index cannot be reached, whatever pip finds is taken.
+CPU_INDEX := --retries 0 --index-url https://download.pytorch.org/whl/cpu
+HAS_GPU := $(shell command -v nvidia-smi)
+TORCH_FLAGS ?=
 DEMO_ARGS ?=
 
 # PyTorch's threads sleep at barriers instead of spinning; two processes share these cores.
@@ -20,7 +23,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	$(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV): PyTorch and some other packages; a few minutes the first time"
-	$(if $(TORCH_FLAGS),$(PIP) $(TORCH_FLAGS) '$(TORCH)' 2>/dev/null ||) $(PIP) '$(TORCH)'
+	$(if $(TORCH_FLAGS)$(HAS_GPU),,$(PIP) $(CPU_INDEX) '$(TORCH)' 2>/dev/null ||) $(PIP) $(TORCH_FLAGS) '$(TORCH)'
 	$(PIP) -c constraints.txt -e '.[local,demo,dev]'
 	touch $@
 
