@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    """Those of a stream whose events have names, each of which must be its body's type."""
+    found = []
+    for event in text.strip().split("\n\n"):
+        name, data = event.split("\n")
+        body = json.loads(data.removeprefix("data: "))
+        assert name == f"event: {body['type']}"
+        found.append(body)
+    return found
 
 
 def joined(chunks: list[dict[str, Any]], index: int = 0) -> dict[str, Any]:

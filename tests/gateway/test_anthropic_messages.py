@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from anthropic import Anthropic, APIStatusError, BadRequestError
 from running_gateway import MODEL, RunningGateway, eventually, running_gateway, user
 from scripted_engine import Script
+from streams import events
 
 from openclaw_rl.model import TurnState
 
@@ -36,16 +36,6 @@ def ask(client: Anthropic, *messages: dict[str, Any], **fields: Any) -> Any:
 def post(gateway: RunningGateway, **fields: Any) -> Any:
     body = {"model": MODEL, "max_tokens": 400, "messages": [user("q")], **fields}
     return gateway.http.post("/v1/messages", json=body)
-
-
-def events(text: str) -> list[dict[str, Any]]:
-    found = []
-    for event in text.strip().split("\n\n"):
-        name, data = event.split("\n")
-        body = json.loads(data.removeprefix("data: "))
-        assert name == f"event: {body['type']}"
-        found.append(body)
-    return found
 
 
 def test_the_sdk_reads_a_plain_answer(gateway: RunningGateway, claude: Anthropic) -> None:

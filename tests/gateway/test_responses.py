@@ -10,6 +10,7 @@ import pytest
 from openai import BadRequestError
 from running_gateway import MODEL, RunningGateway, eventually, running_gateway, user
 from scripted_engine import Script
+from streams import events
 
 from openclaw_rl.model import Turn, TurnState
 
@@ -32,16 +33,6 @@ def turn_of(gateway: RunningGateway, response: Any) -> Turn:
 
 def post(gateway: RunningGateway, **fields: Any) -> Any:
     return gateway.http.post("/v1/responses", json={"model": MODEL, "input": "q", **fields})
-
-
-def events(text: str) -> list[dict[str, Any]]:
-    found = []
-    for event in text.strip().split("\n\n"):
-        name, data = event.split("\n")
-        body = json.loads(data.removeprefix("data: "))
-        assert name == f"event: {body['type']}"
-        found.append(body)
-    return found
 
 
 def test_the_sdk_reads_a_plain_answer(gateway: RunningGateway) -> None:

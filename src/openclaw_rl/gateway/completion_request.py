@@ -7,8 +7,10 @@ sampling, recording) knows only this form. Knows no HTTP and no engine.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from openclaw_rl.config import SamplingSettings
+from openclaw_rl.gateway.errors import ApiError, bad_request
 from openclaw_rl.model import Message, Sampling, Tool
 
 MAX_CHOICES = 8
@@ -58,3 +60,16 @@ class CompletionRequest:
             # With one seed for all, every choice would be the same.
             seed=None if self.seed is None else self.seed + choice,
         )
+
+
+def function_tool(**function: Any) -> Tool:
+    """A function that the policy is offered, in OpenAI's chat form, of the fields that are given."""
+    given = {name: value for name, value in function.items() if value is not None}
+    return {"type": "function", "function": given}
+
+
+def forced_tool_choice() -> ApiError:
+    """The refusal of a tool choice that only constrained decoding could keep."""
+    return bad_request(
+        "tool_choice: forced tool choice is not supported yet; send auto or none", "tool_choice"
+    )

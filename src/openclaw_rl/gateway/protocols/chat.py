@@ -17,6 +17,7 @@ from openclaw_rl.gateway.completion_request import (
     MAX_MESSAGES,
     MAX_STOPS,
     CompletionRequest,
+    forced_tool_choice,
 )
 from openclaw_rl.gateway.errors import bad_request
 
@@ -134,6 +135,4 @@ class ChatRequest(SessionFields):
                 "response_format",
             )
         if self.tool_choice not in (None, "auto", "none"):
-            raise bad_request(
-                "tool_choice: forced tool choice is not supported yet; send auto or none", "tool_choice"
-            )
+            raise forced_tool_choice()

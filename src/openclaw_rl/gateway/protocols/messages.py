@@ -10,7 +10,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from openclaw_rl.gateway.bodies import FIRST_FAULT, Body, SessionFields
-from openclaw_rl.gateway.completion_request import MAX_MESSAGES, MAX_STOPS, CompletionRequest
+from openclaw_rl.gateway.completion_request import (
+    MAX_MESSAGES,
+    MAX_STOPS,
+    CompletionRequest,
+    forced_tool_choice,
+    function_tool,
+)
 from openclaw_rl.gateway.errors import bad_request
 from openclaw_rl.model import Message, Tool
 
@@ -48,11 +54,7 @@ class AnthropicTool(Body):
 
     @property
     def tool(self) -> Tool:
-        function = {"name": self.name, "description": self.description, "parameters": self.input_schema}
-        return {
-            "type": "function",
-            "function": {name: value for name, value in function.items() if value is not None},
-        }
+        return function_tool(name=self.name, description=self.description, parameters=self.input_schema)
 
 
 class PromptFields(SessionFields):
@@ -71,9 +73,7 @@ class PromptFields(SessionFields):
         """
         choice = self.tool_choice or {}
         if choice.get("type", "auto") not in ("auto", "none"):
-            raise bad_request(
-                "tool_choice: forced tool choice is not supported yet; send auto or none", "tool_choice"
-            )
+            raise forced_tool_choice()
         if self.messages[-1].role == "assistant":
             raise bad_request(
                 "messages: the last one must be the user's; a reply that is begun cannot be gone on with",

@@ -8,7 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from openclaw_rl.gateway.bodies import FIRST_FAULT, Body, SessionFields
-from openclaw_rl.gateway.completion_request import MAX_MESSAGES, CompletionRequest
+from openclaw_rl.gateway.completion_request import (
+    MAX_MESSAGES,
+    CompletionRequest,
+    forced_tool_choice,
+    function_tool,
+)
 from openclaw_rl.gateway.errors import bad_request
 from openclaw_rl.model import Message, Tool, Turn
 
@@ -44,16 +49,12 @@ class ResponsesTool(Body):
 
     @property
     def tool(self) -> Tool:
-        function = {
-            "name": self.name,
-            "description": self.description,
-            "parameters": self.parameters,
-            "strict": self.strict,
-        }
-        return {
-            "type": "function",
-            "function": {name: value for name, value in function.items() if value is not None},
-        }
+        return function_tool(
+            name=self.name,
+            description=self.description,
+            parameters=self.parameters,
+            strict=self.strict,
+        )
 
 
 class ResponsesRequest(SessionFields):
@@ -156,9 +157,7 @@ class ResponsesRequest(SessionFields):
         if isinstance(text_format, dict) and text_format.get("type", "text") != "text":
             raise bad_request("text.format: structured output is not supported yet; send text", "text.format")
         if self.tool_choice not in (None, "auto", "none"):
-            raise bad_request(
-                "tool_choice: forced tool choice is not supported yet; send auto or none", "tool_choice"
-            )
+            raise forced_tool_choice()
 
 
 def chat_messages(items: Sequence[Item]) -> list[Message]:
