@@ -6,10 +6,12 @@ import os
 import signal
 import socket
 import time
+from pathlib import Path
 
+import pytest
 from running_processes import START_SECONDS, House, eventually, is_alive
 
-from openclaw_rl.processes.up import LONGEST_BACKOFF_SECONDS, Child
+from openclaw_rl.processes.up import LONGEST_BACKOFF_SECONDS, Child, ChildRefusedError
 
 
 def test_serving_goes_on_while_a_killed_learner_is_started_again(house: House) -> None:
@@ -97,3 +99,14 @@ def test_a_child_that_keeps_failing_is_tried_ever_more_rarely_but_always_again()
     child.process.wait()
     child.tend(said.append)
     assert child.start_at - time.monotonic() <= LONGEST_BACKOFF_SECONDS
+
+
+def test_what_a_child_says_can_go_to_a_file_which_a_refusal_then_names(tmp_path: Path) -> None:
+    said = tmp_path / "processes.log"
+    child = Child("server", ["serve", "--set", "server.port=many"], said)
+    child.start()
+    assert child.process is not None
+    child.process.wait(START_SECONDS)
+    with pytest.raises(ChildRefusedError, match="processes.log"):
+        child.tend(lambda _: None)
+    assert "server.port" in said.read_text(encoding="utf-8")

@@ -54,7 +54,8 @@ class Demo:
         self._run.save()
         self._screen.log(f"everything of this run is kept in {self._run.folder}")
         model_files.resolve(EMBEDDED_MODEL, self._screen.log)  # fetched here, where its progress is seen
-        supervisor = Supervisor(self._flags(), self._screen.log)
+        # Lines that others write into the terminal would tear the panel.
+        supervisor = Supervisor(self._flags(), self._screen.log, self._run.folder / "processes.log")
         try:
             with self._screen:
                 asyncio.run(self._talk_and_measure(supervisor, started))
@@ -234,7 +235,7 @@ class Demo:
         for sample in samples:
             if sample.hint:
                 said = str(sample.next_state.messages[-1]["content"])
-                self._screen.now.lessons.append(f"from “{said}” learned “{sample.hint}”")
+                self._screen.now.lessons.append(f"learned “{sample.hint}” from “{said}”")
         if samples and self._screen.now.lessons:
             self._screen.log(f"  {self._screen.now.lessons[-1]}")
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from openclaw_rl.evals.demo_run import DemoRun
-from openclaw_rl.evals.held_out import Evaluation
+from openclaw_rl.evals.held_out import Evaluation, ScoredReply
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ def score_table(evaluations: list[Evaluation], ceiling: Evaluation | None) -> Ta
     """Scores at the start, after each evaluated update, and of the hinted teacher."""
     table = Table("held-out first replies", "score", "style", "useful", title_justify="left")
     for one in evaluations:
-        name = "start" if one.version == 0 else f"after {one.version} updates"
+        name = "start" if one.version == 0 else f"after update {one.version}"
         table.add_row(name, f"{one.score:.2f}", f"{one.style:.2f}", f"{one.useful:.2f}")
     if ceiling is not None:
         table.add_section()
@@ -96,8 +96,12 @@ def score_table(evaluations: list[Evaluation], ceiling: Evaluation | None) -> Ta
 def reply_pairs(before: Evaluation, after: Evaluation, most: int = 3) -> list[tuple[str, str, str]]:
     """(question, reply before, reply after), those first in which a reply began to please."""
     pairs = [
-        (new.pleases and not old.pleases, old.question, old.reply, new.reply)
+        (new.pleases and not old.pleases, old.question, _shown(old), _shown(new))
         for old, new in zip(before.replies, after.replies, strict=True)
     ]
     pairs.sort(key=lambda pair: not pair[0])
     return [(question, old, new) for _, question, old, new in pairs[:most]]
+
+
+def _shown(reply: ScoredReply) -> str:
+    return reply.reply if reply.finished else f"{reply.reply.rstrip()} …"

@@ -12,7 +12,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 
 LONGEST_BACKOFF_SECONDS = 30.0
@@ -36,6 +38,8 @@ class Child:
 
     name: str
     arguments: Sequence[str]
+    output: Path | None = None
+    """Where it writes what it has to say; None is our own terminal."""
     process: subprocess.Popen[bytes] | None = None
     failures: int = 0
     start_at: float = field(default_factory=time.monotonic)
@@ -44,7 +48,11 @@ class Child:
         command = [sys.executable, "-m", "openclaw_rl", *self.arguments]
         # A process group of its own, so that Ctrl-C reaches us alone and we stop both in order; not a
         # session of its own, since Linux weighs sessions against each other whatever their priorities.
-        self.process = subprocess.Popen(command, env=environment(), process_group=0)
+        with ExitStack() as files:
+            said = files.enter_context(self.output.open("ab")) if self.output else None
+            self.process = subprocess.Popen(
+                command, env=environment(), process_group=0, stdout=said, stderr=said
+            )
 
     def tend(self, say: Say) -> None:
         """Start it when it is due; notice when it has ended. Raises ChildRefusedError."""
@@ -57,7 +65,7 @@ class Child:
             return
         self.process = None
         if code == REFUSED:
-            raise ChildRefusedError(f"the {self.name} cannot run; see above")
+            raise ChildRefusedError(f"the {self.name} cannot run; see {self.output or 'above'}")
         ran_well = time.monotonic() - self.start_at > 2 * LONGEST_BACKOFF_SECONDS
         self.failures = 1 if ran_well else self.failures + 1
         wait = min(LONGEST_BACKOFF_SECONDS, 0.5 * 2 ** min(self.failures, 8))
@@ -87,12 +95,12 @@ def environment() -> dict[str, str]:
 class Supervisor:
     """Keeps the server and the learner going."""
 
-    def __init__(self, flags: Sequence[str], say: Say) -> None:
-        """`flags` are the settings' flags that both processes are started with."""
+    def __init__(self, flags: Sequence[str], say: Say, output: Path | None = None) -> None:
+        """`flags` are the settings' flags that both processes are started with, `output` is as a Child's."""
         parent = ["--parent", str(os.getpid())]
         self._children = [
-            Child("server", ["serve", *parent, *flags]),
-            Child("learner", ["learn", *parent, *flags]),
+            Child("server", ["serve", *parent, *flags], output),
+            Child("learner", ["learn", *parent, *flags], output),
         ]
         self._say = say
         self._stop = threading.Event()
