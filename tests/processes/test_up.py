@@ -107,6 +107,6 @@ def test_what_a_child_says_can_go_to_a_file_which_a_refusal_then_names(tmp_path:
     child.start()
     assert child.process is not None
     child.process.wait(START_SECONDS)
-    with pytest.raises(ChildRefusedError, match="processes.log"):
+    with pytest.raises(ChildRefusedError, match=r"processes\.log"):
         child.tend(lambda _: None)
     assert "server.port" in said.read_text(encoding="utf-8")

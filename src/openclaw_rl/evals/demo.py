@@ -159,7 +159,7 @@ class Demo:
 
         async def converse_on() -> None:
             while True:
-                if self._paused.is_set() or store.learning.count_waiting() >= ENOUGH_WAITING:
+                if self._paused.is_set() or not store.progress.next_update(ENOUGH_WAITING).missing:
                     await asyncio.sleep(0.2)
                 else:
                     self._screen.now.doing = "talking"

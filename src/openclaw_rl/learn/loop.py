@@ -63,7 +63,7 @@ class Learner:
     def learn_once(self) -> bool:
         """Take one update if a batch is waiting; says whether it did."""
         needed = self._settings.batch_size
-        waiting = self._store.learning.count_waiting()
+        waiting = self._store.progress.next_update(needed).collected
         if waiting == self._too_few:
             return False  # what waits was looked at already
         started = time.time()

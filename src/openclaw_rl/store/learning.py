@@ -107,13 +107,6 @@ class Learning:
 
     # Learning
 
-    def count_waiting(self) -> int:
-        """How many samples wait for an update."""
-        turns = schema.turns
-        query = select(func.count()).where(turns.c.state == TurnState.WAITING_UPDATE.value)
-        with self._database.read() as connection:
-            return connection.execute(query).scalar_one()
-
     def waiting_samples(self, limit: int) -> list[Sample]:
         """Judged turns with a signal, oldest first, at most `limit`."""
         turns = schema.turns

@@ -88,7 +88,10 @@ class Progress:
         self._database = database
 
     def next_update(self, batch_size: int) -> NextUpdate:
-        return NextUpdate(self.counts().get(TurnState.WAITING_UPDATE, 0), batch_size)
+        turns = schema.turns
+        waiting = select(func.count()).where(turns.c.state == TurnState.WAITING_UPDATE.value)
+        with self._database.read() as connection:
+            return NextUpdate(connection.execute(waiting).scalar_one(), batch_size)
 
     def counts(self, tenant: str | None = None) -> dict[TurnState, int]:
         """Turns in each state, of one tenant where given."""
