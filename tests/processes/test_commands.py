@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +51,7 @@ TURN = Turn(
 @pytest.fixture(autouse=True)
 def _no_settings_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in (*cli.os.environ,):
+    for name in (*os.environ,):
         if name.startswith(ENVIRONMENT_PREFIX):
             monkeypatch.delenv(name)
 

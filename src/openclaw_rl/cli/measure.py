@@ -1,0 +1,60 @@
+"""Commands that measure what the README claims."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from openclaw_rl import config
+from openclaw_rl.cli.flags import ConfigFile, Json, Model, Set, as_settings
+from openclaw_rl.cli.terminal import log_to_terminal, need_local
+from openclaw_rl.config import ConfigError
+
+
+def demo(
+    data_dir: Annotated[Path, typer.Option(help="A folder for this run; it is resumed if it exists.")] = Path(
+        "demo-run"
+    ),
+    json_file: Json = None,
+    seed: Annotated[int, typer.Option(help="Of the simulated user and the trainer.")] = 0,
+    updates: Annotated[int, typer.Option(min=1, help="Updates to learn for.")] = 16,
+    method: Annotated[str, typer.Option(help="binary, opd, opd_top_k, combined or hybrid.")] = "hybrid",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Delete an earlier run first.")] = False,
+) -> None:
+    """Watch it learn: a simulated user talks to the real server until its first replies please."""
+    need_local("demo")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ConfigError("`openclaw-rl demo` draws a plot: pip install 'openclaw-rl[local,demo]'")
+    from openclaw_rl.evals.demo import Demo
+
+    Demo(data_dir, seed=seed, updates=updates, method=method, fresh=fresh).run(json_file)
+
+
+def judge(
+    judges: Annotated[
+        list[str] | None, typer.Option("--judge", help="rules, self, or the URL of a server; repeatable.")
+    ] = None,
+    json_file: Json = None,
+    half: Annotated[
+        str, typer.Option(help="all, development or held_out; change a judge by development alone.")
+    ] = "all",
+    most: Annotated[
+        int | None, typer.Option("--cases", min=1, help="At most so many of each half, evenly spread.")
+    ] = None,
+    config_file: ConfigFile = None,
+    model: Model = None,
+    set_: Set = None,
+) -> None:
+    """Agreement of judges with next states labelled by hand."""
+    settings, _ = config.load(config_file, as_settings(set_, model=model))
+    from openclaw_rl.evals.judge_bench import bench
+    from openclaw_rl.evals.judge_bench.cases import halves
+
+    asked = judges or ["rules"]
+    if "self" in asked:
+        need_local("bench judge --judge self")
+        log_to_terminal()
+    bench.run(settings, asked, halves(half), most, json_file)

@@ -1,0 +1,110 @@
+"""Commands that run the product: server and learner together or apart, and the model's files."""
+
+from __future__ import annotations
+
+import typer
+
+from openclaw_rl import config
+from openclaw_rl.cli.flags import (
+    ConfigFile,
+    DataDir,
+    Host,
+    Judge,
+    Method,
+    Model,
+    Parent,
+    Port,
+    Set,
+    as_arguments,
+    as_settings,
+)
+from openclaw_rl.cli.terminal import log_to_terminal, need_local, say
+from openclaw_rl.processes.parent import end_with
+
+
+def up(
+    config_file: ConfigFile = None,
+    data_dir: DataDir = None,
+    model: Model = None,
+    method: Method = None,
+    judge: Judge = None,
+    host: Host = None,
+    port: Port = None,
+    set_: Set = None,
+) -> None:
+    """Serve and learn on this machine, until Ctrl-C."""
+    flags = as_settings(
+        set_, data_dir=data_dir, model=model, method=method, judge=judge, host=host, port=port
+    )
+    settings, _ = config.load(config_file, flags)
+    need_local("up")
+    log_to_terminal()
+    from openclaw_rl.gateway.auth import check_bind
+    from openclaw_rl.policy.embedded import model_files
+    from openclaw_rl.processes.single import only_one
+    from openclaw_rl.processes.up import REFUSED, ChildRefusedError, Supervisor
+
+    check_bind(settings)
+    with only_one(settings.home, "supervisor"):
+        model_files.resolve(settings.model.name, say)
+        address = f"http://{settings.server.host}:{settings.server.port}/v1"
+        key = "" if settings.server.api_keys else " (any API key)"
+        say(f"starting; once it serves, {settings.served_name} answers at {address}{key}")
+        say(f"Ctrl-C stops; `openclaw-rl up --data-dir {settings.home}` goes on where it stopped")
+        try:
+            Supervisor(as_arguments(config_file, flags), say).run()
+        except ChildRefusedError as error:
+            say(f"openclaw-rl: {error}")
+            raise typer.Exit(REFUSED) from None
+
+
+def serve(
+    config_file: ConfigFile = None,
+    data_dir: DataDir = None,
+    model: Model = None,
+    judge: Judge = None,
+    host: Host = None,
+    port: Port = None,
+    set_: Set = None,
+    parent: Parent = None,
+) -> None:
+    """Run the server alone."""
+    flags = as_settings(set_, data_dir=data_dir, model=model, judge=judge, host=host, port=port)
+    settings, _ = config.load(config_file, flags)
+    need_local("serve")
+    log_to_terminal()
+    from openclaw_rl.processes.serve import serve as run
+
+    if parent is not None:
+        end_with(parent)
+    run(settings)
+
+
+def learn(
+    config_file: ConfigFile = None,
+    data_dir: DataDir = None,
+    model: Model = None,
+    method: Method = None,
+    judge: Judge = None,
+    set_: Set = None,
+    parent: Parent = None,
+) -> None:
+    """Run the judge and the trainer alone."""
+    flags = as_settings(set_, data_dir=data_dir, model=model, method=method, judge=judge)
+    settings, _ = config.load(config_file, flags)
+    need_local("learn")
+    log_to_terminal()
+    from openclaw_rl.processes.learn import learn as run
+
+    if parent is not None:
+        end_with(parent)
+    run(settings)
+
+
+def fetch(model: Model = None, config_file: ConfigFile = None) -> None:
+    """Fetch the model's files now instead of at the first start; prints their folder."""
+    settings, _ = config.load(config_file, as_settings(model=model))
+    need_local("fetch")
+    from openclaw_rl.policy.embedded import model_files
+
+    typer.echo(str(model_files.resolve(settings.model.name, say)))
