@@ -102,6 +102,23 @@ def test_lists_in_flags_and_environment_are_split_at_commas() -> None:
     assert [key.get_secret_value() for key in settings.server.api_keys] == ["one", "two"]
 
 
+def test_lists_may_be_json_so_that_an_item_may_hold_a_comma() -> None:
+    settings, _ = config.load(flags={"server.api_keys": '["one,two", "three"]'}, environment={})
+    assert [key.get_secret_value() for key in settings.server.api_keys] == ["one,two", "three"]
+
+
+def test_a_list_that_is_neither_is_refused_with_the_forms_and_without_the_secret() -> None:
+    message = error_of(flags={"server.api_keys": "[sk-secret]"})
+    assert "server.api_keys" in message
+    assert "sk-secret" not in message
+    assert '["a", "b"]' in message
+
+
+@pytest.mark.parametrize("value", ["inf", "nan"])
+def test_a_number_must_be_finite(value: str) -> None:
+    assert "judge.timeout_seconds" in error_of(flags={"judge.timeout_seconds": value})
+
+
 def test_variables_of_others_and_the_cache_folder_are_left_alone() -> None:
     environment = {"PATH": "/bin", "OPENCLAW_TOKEN": "x", "OPENCLAW_RL_CACHE": "/somewhere"}
     assert config.load(environment=environment)[0] == config.Settings()

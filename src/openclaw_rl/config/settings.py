@@ -1,33 +1,22 @@
-"""One settings object, from four sources in rising precedence: defaults, a TOML file, environment, flags.
+"""Every setting: a field with its default, its limits and the sentence that explains it.
 
-Every setting is a field below with the sentence that explains it; `origins` tells where its value came
-from. Knows no loop: each is handed the section it needs.
+Knows neither where values come from (`sources`) nor the loops: each is handed the section it needs.
 """
 
 from __future__ import annotations
 
-import os
-import tomllib
-import types
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-ENVIRONMENT_PREFIX = "OPENCLAW_RL_"
-CONFIG_FILE = "openclaw-rl.toml"
 EMBEDDED_MODEL = "smollm2-135m-instruct"
 
 Method = Literal["binary", "opd", "opd_top_k", "combined", "hybrid"]
 
 
-class ConfigError(ValueError):
-    """A setting that cannot be used; `str(error)` is one line that says which, where from, and the fix."""
-
-
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class ModelSettings(Section):
@@ -199,122 +188,3 @@ class Settings(Section):
     @property
     def served_name(self) -> str:
         return self.model.served_name or self.model.name.rstrip("/").rsplit("/", 1)[-1]
-
-
-def load(
-    config_file: Path | None = None,
-    flags: Mapping[str, Any] | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> tuple[Settings, dict[str, str]]:
-    """Settings and, for each dotted name, where its value came from.
-
-    `flags` maps dotted names ("learn.method") to values; None values are skipped. Without `config_file`
-    an `openclaw-rl.toml` in the working folder is read if there is one. Raises ConfigError.
-    """
-    environment = os.environ if environment is None else environment
-    values: dict[str, Any] = {}
-    origins = dict.fromkeys(fields(), "default")
-
-    path = config_file or Path(CONFIG_FILE)
-    if config_file is not None and not path.exists():
-        raise ConfigError(f"{path} does not exist; leave out --config or write the file")
-    if path.exists():
-        for name, value in _flatten(_read_toml(path)).items():
-            values[name], origins[name] = value, f"file {path}"
-    known_variables = {_variable(name): name for name in fields()}
-    for variable, text in environment.items():
-        if variable in known_variables:
-            name = known_variables[variable]
-            values[name], origins[name] = _from_text(name, text), f"environment {variable}"
-        elif variable.startswith(ENVIRONMENT_PREFIX) and variable != f"{ENVIRONMENT_PREFIX}CACHE":
-            raise ConfigError(
-                f"environment variable {variable} is no setting; `openclaw-rl config` lists them"
-            )
-    for name, value in (flags or {}).items():
-        if value is not None:
-            parsed = _from_text(name, value) if isinstance(value, str) else value
-            values[name], origins[name] = parsed, "flag"
-
-    nested: dict[str, Any] = {}
-    for name, value in values.items():
-        if name not in fields():
-            raise ConfigError(f"{origins[name]}: {name} is no setting; `openclaw-rl config` lists them")
-        *section, key = name.split(".")
-        (nested.setdefault(section[0], {}) if section else nested)[key] = value
-    try:
-        settings = Settings(**nested)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
-        shown = "" if _is_secret(name) else f" = {first['input']!r}"
-        raise ConfigError(f"{origins.get(name, '?')}: {name}{shown}: {first['msg']}") from None
-    return settings, origins
-
-
-def fields() -> dict[str, Any]:
-    """Every setting's dotted name with its type."""
-    found: dict[str, Any] = {}
-    for name, info in Settings.model_fields.items():
-        kind = info.annotation
-        if isinstance(kind, type) and issubclass(kind, Section):
-            found.update({f"{name}.{key}": inner.annotation for key, inner in kind.model_fields.items()})
-        else:
-            found[name] = kind
-    return found
-
-
-def describe(settings: Settings) -> dict[str, str]:
-    """Every setting's dotted name with its value as text; secrets are masked."""
-    return {name: _shown(_value(settings, name)) for name in fields()}
-
-
-def _value(settings: Settings, name: str) -> Any:
-    value: Any = settings
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
-
-
-def _is_secret(name: str) -> bool:
-    kind = fields().get(name)
-    return kind is SecretStr or SecretStr in get_args(kind)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, SecretStr):
-        return "********" if value.get_secret_value() else ""
-    if isinstance(value, tuple):
-        return ", ".join(_shown(item) for item in value)
-    return str(value)
-
-
-def _variable(name: str) -> str:
-    return ENVIRONMENT_PREFIX + name.replace(".", "_").upper()
-
-
-def _from_text(name: str, text: str) -> Any:
-    """Text from a flag or the environment: lists are split at commas, the rest is left to validation."""
-    kind = fields().get(name)
-    options = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    if any(get_origin(option) is tuple for option in options):
-        return [part.strip() for part in text.split(",") if part.strip()]
-    return text
-
-
-def _flatten(tree: Mapping[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            flat.update({f"{key}.{inner}": item for inner, item in value.items()})
-        else:
-            flat[key] = value
-    return flat
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
