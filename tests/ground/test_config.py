@@ -78,7 +78,7 @@ def test_sources_that_set_different_settings_all_count() -> None:
 
 
 def test_the_file_of_the_working_folder_is_read_unless_another_is_named() -> None:
-    write("[server]\nport = 1001\n", config.CONFIG_FILE)
+    write("[server]\nport = 1001\n", "openclaw-rl.toml")
     assert config.load(environment={})[0].server.port == 1001
     assert config.load(write("[engine]\nthreads = 2\n"), environment={})[0].server.port == 8780
 
