@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from openclaw_rl.model import Sampling
-from openclaw_rl.policy.embedded.sampler import Dice, draw, token_log_probs
+from openclaw_rl.policy.embedded.sampler import Dice, chosen_log_probs, draw
 
 TEN = torch.randn(10, generator=torch.Generator().manual_seed(3)) * 1.5
 
@@ -94,8 +94,8 @@ def test_the_learner_computes_the_same_log_probs() -> None:
     temperatures = [0.0, 0.3, 1.0, 1.8] * 5
     samplings = [Sampling(temperature=temperature) for temperature in temperatures]
     token_ids, logprobs = draw(rows, samplings, [Dice(row) for row in range(20)])
-    again = token_log_probs(rows, torch.tensor(token_ids), torch.tensor(temperatures))
-    assert again.tolist() == pytest.approx(logprobs, abs=1e-6)
+    again = chosen_log_probs(rows, torch.tensor(token_ids).unsqueeze(1), torch.tensor(temperatures))
+    assert again.squeeze(1).tolist() == pytest.approx(logprobs, abs=1e-6)
 
 
 @pytest.mark.parametrize("roll", [0.0, 0.5, 1 - 2**-53, 1 - 2**-24])

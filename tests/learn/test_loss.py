@@ -83,8 +83,10 @@ class Scene:
     def found(self, settings: LearnSettings, *places: int) -> tuple[float, torch.Tensor, dict[str, float]]:
         """The loss of one pass, its gradient with respect to the logits, and the metrics."""
         meter, group = Meter(), self.group(*places)
-        logits = self.scorer().logits(group).detach().requires_grad_()
-        loss = self.loss(settings, meter).of(group, logits)
+        predictions = self.scorer().predictions(group)
+        logits = predictions.project(predictions.hidden).detach().requires_grad_()
+        of_logits = replace(predictions, hidden=logits, project=lambda logits: logits)
+        loss = self.loss(settings, meter).of(group, of_logits)
         loss.backward()  # type: ignore[no-untyped-call]
         assert logits.grad is not None
         return loss.item(), logits.grad, meter.read()

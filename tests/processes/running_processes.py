@@ -21,7 +21,7 @@ from openclaw_rl.store import Store
 
 Found = TypeVar("Found")
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 """Deadline for importing PyTorch and loading a tiny model, on a busy machine."""
 
 

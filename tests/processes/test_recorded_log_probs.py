@@ -14,7 +14,7 @@ from openclaw_rl.config import EMBEDDED_MODEL
 from openclaw_rl.model import Turn
 from openclaw_rl.policy.embedded.model_files import resolve
 from openclaw_rl.policy.embedded.network import Network
-from openclaw_rl.policy.embedded.sampler import token_log_probs
+from openclaw_rl.policy.embedded.sampler import chosen_log_probs
 
 LONG_REPLY = 60
 
@@ -78,9 +78,9 @@ def _largest_difference(turn: Turn, folder: Path, dtype: torch.dtype) -> float:
     network = Network.load(folder, dtype=dtype, device=torch.device("cpu"), adapter_targets=())
     sequence = (turn.prompt_ids + turn.response_ids)[:-1]
     keep = torch.arange(len(turn.prompt_ids) - 1, len(sequence))
-    fresh = token_log_probs(
+    fresh = chosen_log_probs(
         network.packed_logits([sequence], keep),
-        torch.tensor(turn.response_ids),
+        torch.tensor(turn.response_ids).unsqueeze(1),
         torch.full((len(turn.response_ids),), turn.sampling.temperature),
     )
-    return (fresh - torch.tensor(turn.logprobs)).abs().max().item()
+    return (fresh.squeeze(1) - torch.tensor(turn.logprobs)).abs().max().item()

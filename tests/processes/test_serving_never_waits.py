@@ -26,7 +26,11 @@ def test_no_client_notices_an_update(house: House, record_property: Callable[[st
 
     assert {reply.status for reply in seen} == {200}
     assert all(reply.finished for reply in seen)
-    assert {reply.version for reply in seen} >= {str(number) for number in range(UPDATES + 1)}
+    # Between two requests a busy machine may put two versions live, so not every one need be seen.
+    versions = {int(reply.version) for reply in seen}
+    assert 0 in versions
+    assert len(versions) > 2
+    assert max(versions) >= UPDATES
     for reply in seen:
         assert reply.fingerprints == {f"policy-{reply.version}"}
         turn = house.store.conversations.turn(reply.turn_id)

@@ -1,7 +1,7 @@
 """Learning from a teacher's likeliest tokens: which hint teaches, which tokens are compared, and the loss.
 
-The policy's own likeliest tokens are known once its logits are there; each hint's teacher is asked about
-them and for its own. Knows the two distillation objectives, no reward and no optimiser.
+The policy's own likeliest tokens are known once its forward pass is done; each hint's teacher is asked
+about them and for its own. Knows the two distillation objectives, no reward and no optimiser.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from openclaw_rl.config import LearnSettings
 from openclaw_rl.learn.batch import Packed
 from openclaw_rl.learn.meter import Meter
 from openclaw_rl.learn.objectives import distillation, hint_selection
+from openclaw_rl.learn.predictions import Predictions
 from openclaw_rl.learn.teacher import Lesson, Teacher
 from openclaw_rl.model import Sample
-from openclaw_rl.policy.embedded.sampler import chosen_log_probs
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What a reply is compared in, all [tokens, k].
+    """What replies are compared in, all [tokens, k].
 
     `token_ids` int64 are the tokens, `teacher` float32 the teacher's log-probs of them, and `kept` bool
-    says which of them count.
+    says which of them count: none where a reply has no teacher.
     """
 
     token_ids: torch.Tensor
@@ -42,31 +42,20 @@ class TopKDistillation:
     settings: LearnSettings
     meter: Meter
 
-    def of(self, group: Packed, logits: torch.Tensor) -> torch.Tensor:
-        """The loss of one pass, a scalar, over those of its samples that have a teacher.
-
-        `logits` is [response tokens, vocabulary]. The loss is divided by the size of the whole batch.
-        """
-        own_ids = logits.detach().topk(self.settings.top_k, dim=-1).indices
-        places = [part.index for part in group.parts]
-        asked = dict(zip(places, torch.split(own_ids, group.lengths), strict=True))
+    def compared(self, group: Packed, predictions: Predictions) -> Compared:
+        """What the policy's `predictions` of the group are to be compared in, a row for each of them."""
+        own_ids = torch.split(predictions.likeliest(self.settings.top_k), group.lengths)
+        asked = {part.index: ids for part, ids in zip(group.parts, own_ids, strict=True)}
         with self.meter.seconds("teacher"):
             lessons = self._lessons(asked)
-        taught = [place for place in places if place in lessons]
-        if not taught:
-            return logits.new_zeros((), dtype=torch.float32)
-        compared = [self._compare(asked[place], lessons[place]) for place in taught]
-        rows = group.spread([place in lessons for place in places]).to(logits.device)
-        current = chosen_log_probs(
-            logits[rows],
-            torch.cat([one.token_ids for one in compared]),
-            group.temperatures().to(logits.device)[rows],
-        )
-        return self._loss(
-            current,
-            torch.cat([one.teacher for one in compared]),
-            torch.cat([one.kept for one in compared]),
-            group.samples().to(logits.device)[rows],
+        of_parts = [
+            self._compare(ids, lessons[place]) if place in lessons else _nothing(ids)
+            for place, ids in asked.items()
+        ]
+        return Compared(
+            torch.cat([one.token_ids for one in of_parts]),
+            torch.cat([one.teacher for one in of_parts]),
+            torch.cat([one.kept for one in of_parts]),
         )
 
     def _lessons(self, asked: Mapping[int, torch.Tensor]) -> dict[int, list[Lesson]]:
@@ -101,10 +90,13 @@ class TopKDistillation:
             kept = (own_ids.unsqueeze(-1) == teacher_ids[hint, at].unsqueeze(-2)).any(-1)
         return Compared(own_ids, asked, kept)
 
-    def _loss(
-        self, current: torch.Tensor, taught: torch.Tensor, kept: torch.Tensor, sample: torch.Tensor
-    ) -> torch.Tensor:
+    def loss(self, group: Packed, compared: Compared, current: torch.Tensor) -> torch.Tensor:
+        """Of one pass, a scalar, divided by the size of the whole batch.
+
+        `current` float32 [response tokens, k] are the policy's log-probs of the tokens compared.
+        """
         settings, size = self.settings, len(self.samples)
+        taught, kept, sample = compared.teacher, compared.kept, group.samples().to(current.device)
         gaps = (taught - current.detach())[kept]
         self.meter.mean("teacher_gap", gaps.mean().item() if len(gaps) else 0.0, len(gaps))
         if settings.method == "opd_top_k":
@@ -123,3 +115,12 @@ class TopKDistillation:
             clip_low=settings.clip_low,
             clip_high=settings.clip_high,
         )
+
+
+def _nothing(token_ids: torch.Tensor) -> Compared:
+    """Of a reply without a teacher."""
+    return Compared(
+        token_ids,
+        torch.zeros_like(token_ids, dtype=torch.float32),
+        torch.zeros_like(token_ids, dtype=torch.bool),
+    )

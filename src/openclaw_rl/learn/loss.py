@@ -19,10 +19,10 @@ from openclaw_rl.learn.distil import TopKDistillation
 from openclaw_rl.learn.meter import Meter
 from openclaw_rl.learn.objectives import advantage, divergence, drift
 from openclaw_rl.learn.objectives.surrogate import clipped_surrogate, sum_of_sample_means
+from openclaw_rl.learn.predictions import Predictions
 from openclaw_rl.learn.scoring import Scorer
 from openclaw_rl.learn.teacher import Teacher
 from openclaw_rl.model import Sample
-from openclaw_rl.policy.embedded.sampler import log_probs
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ TERMS: dict[Method, Terms] = {
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The sampled tokens of one pass; every tensor is [response tokens], on the logits' device.
+    """The sampled tokens of one pass; every tensor is [response tokens], on the model's device.
 
     Log-probs are float32: of the policy now, of the policy that sampled, and of the frozen base where the
     pull to it is switched on.
@@ -79,25 +79,32 @@ class BatchLoss:
         self._terms = TERMS[settings.method]
         self._distillation = TopKDistillation(samples, teacher, settings, meter)
 
-    def of(self, group: Packed, logits: torch.Tensor) -> torch.Tensor:
-        """The loss of one pass, a scalar, from its logits [response tokens, vocabulary]."""
-        tokens = self._tokens(group, logits)
-        loss = self._surrogate(tokens)
+    def of(self, group: Packed, predictions: Predictions) -> torch.Tensor:
+        """The loss of one pass, a scalar, from the policy's predictions of its response tokens."""
+        token_ids = group.targets().to(predictions.hidden.device).unsqueeze(1)
+        compared = None
         if self._terms.taught == "likeliest":
-            loss = loss + self._settings.hint_weight * self._distillation.of(group, logits)
+            compared = self._distillation.compared(group, predictions)
+            token_ids = torch.cat([token_ids, compared.token_ids], dim=1)
+        # Everything that needs a gradient is read at once: it costs a pass through the vocabulary.
+        found = predictions.log_probs(token_ids)
+        tokens = self._tokens(group, found[:, 0])
+        loss = self._surrogate(tokens)
+        if compared is not None:
+            loss = loss + self._settings.hint_weight * self._distillation.loss(group, compared, found[:, 1:])
         if tokens.base is not None:
             loss = loss + self._pull_to_base(tokens, tokens.base)
         if self._settings.entropy_weight:
-            loss = loss - self._settings.entropy_weight * self._entropy(tokens, logits)
+            loss = loss - self._settings.entropy_weight * self._entropy(tokens, predictions)
         return loss
 
-    def _tokens(self, group: Packed, logits: torch.Tensor) -> Tokens:
+    def _tokens(self, group: Packed, current: torch.Tensor) -> Tokens:
         recorded = [logprob for part in group.parts for logprob in self._samples[part.index].turn.logprobs]
         return Tokens(
             group,
-            group.samples().to(logits.device),
-            self._scorer.sampled(group, logits),
-            torch.tensor(recorded, device=logits.device),
+            group.samples().to(current.device),
+            current,
+            torch.tensor(recorded, device=current.device),
             self._base_log_probs(group) if self._settings.kl_weight else None,
         )
 
@@ -184,10 +191,8 @@ class BatchLoss:
             tokens.current, base, tokens.sample, batch_size=size, estimator=settings.kl_estimator
         )
 
-    def _entropy(self, tokens: Tokens, logits: torch.Tensor) -> torch.Tensor:
+    def _entropy(self, tokens: Tokens, predictions: Predictions) -> torch.Tensor:
         """Of what was sampled from, at each turn's own temperature: averaged like the surrogate."""
-        temperatures = tokens.group.temperatures().to(logits.device)
-        each = divergence.entropy(log_probs(logits, temperatures))
-        found = sum_of_sample_means(each, tokens.sample) / len(self._samples)
+        found = sum_of_sample_means(predictions.entropy(), tokens.sample) / len(self._samples)
         self._meter.add("entropy", found.item())
         return found

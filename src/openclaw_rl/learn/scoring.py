@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 
 from openclaw_rl.learn.batch import Packed, Scored, packed
+from openclaw_rl.learn.predictions import Predictions
 from openclaw_rl.policy.embedded.adapter import Adapter
 from openclaw_rl.policy.embedded.network import Network
-from openclaw_rl.policy.embedded.sampler import token_log_probs
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,27 +35,27 @@ class Scorer:
     def context_length(self) -> int:
         return self.network.context_length
 
-    def logits(self, group: Packed, *, use_base: bool = False) -> torch.Tensor:
-        """Of every response position of the group: [response tokens, vocabulary]."""
+    def predictions(self, group: Packed, *, use_base: bool = False) -> Predictions:
+        """Of every response position of the group."""
         self.before_pass()
         network, adapter = (self.base, None) if use_base else (self.network, self.adapter)
-        return network.packed_logits(group.sequences, group.keep(), adapter)
+        hidden = network.packed_hidden(group.sequences, group.keep(), adapter)
+        return Predictions(
+            hidden, network.project, group.temperatures().to(hidden.device), network.vocabulary
+        )
 
-    def sampled(self, group: Packed, logits: torch.Tensor) -> torch.Tensor:
-        """Log-probs of the tokens that were sampled, from the group's logits: float32 [response tokens]."""
-        device = logits.device
-        return token_log_probs(logits, group.targets().to(device), group.temperatures().to(device))
-
-    def each(self, parts: Sequence[Scored], *, use_base: bool) -> Iterator[tuple[Scored, torch.Tensor]]:
-        """Every part with its logits [its response tokens, vocabulary], without gradients."""
+    def each(self, parts: Sequence[Scored], *, use_base: bool) -> Iterator[tuple[Scored, Predictions]]:
+        """Every part with the predictions of its response tokens; read them without gradients."""
         for group in packed(parts, self.tokens_per_pass):
             with torch.no_grad():
-                logits = self.logits(group, use_base=use_base)
-            yield from zip(group.parts, torch.split(logits, group.lengths), strict=True)
+                predictions = self.predictions(group, use_base=use_base)
+            yield from zip(group.parts, predictions.split(group.lengths), strict=True)
 
+    @torch.no_grad()
     def log_probs(self, parts: Sequence[Scored], *, use_base: bool = False) -> dict[int, torch.Tensor]:
         """Log-probs of the sampled tokens, without gradients, for each part's index: float32 [tokens]."""
         found: dict[int, torch.Tensor] = {}
-        for part, logits in self.each(parts, use_base=use_base):
-            found[part.index] = self.sampled(Packed((part,)), logits)
+        for part, predictions in self.each(parts, use_base=use_base):
+            sampled = torch.tensor(part.response_ids, device=self.device).unsqueeze(1)
+            found[part.index] = predictions.log_probs(sampled).squeeze(1)
         return found

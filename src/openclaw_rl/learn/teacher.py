@@ -15,7 +15,6 @@ from openclaw_rl.learn.batch import Scored, student, teacher
 from openclaw_rl.learn.scoring import Scorer
 from openclaw_rl.model import Sample
 from openclaw_rl.policy.chat_template import ChatTemplate
-from openclaw_rl.policy.embedded.sampler import chosen_log_probs
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +66,15 @@ class Teacher:
         parts = [student(index, sample) for index, sample in samples.items()]
         return self._ask(parts, asked, top_k, use_base=True)
 
+    @torch.no_grad()
     def _ask(
         self, parts: Sequence[Scored], asked: Mapping[int, torch.Tensor], top_k: int, *, use_base: bool
     ) -> dict[int, list[Lesson]]:
         found: dict[int, list[Lesson]] = {}
-        for part, logits in self.scorer.each(parts, use_base=use_base):
-            temperatures = torch.full((len(logits),), part.temperature, device=logits.device)
-            top_ids = logits.topk(top_k, dim=-1).indices
-            lesson = Lesson(
-                chosen_log_probs(logits, asked[part.index], temperatures),
-                top_ids,
-                chosen_log_probs(logits, top_ids, temperatures),
-            )
+        for part, predictions in self.scorer.each(parts, use_base=use_base):
+            of_part = asked[part.index]
+            top_ids = predictions.likeliest(top_k)
+            both = predictions.log_probs(torch.cat([of_part, top_ids], dim=1))
+            lesson = Lesson(both[:, : of_part.shape[1]], top_ids, both[:, of_part.shape[1] :])
             found.setdefault(part.index, []).append(lesson)
         return found

@@ -93,8 +93,8 @@ class Trainer:
         total = 0.0
         for group in packed(parts, self._settings.tokens_per_pass):
             with meter.seconds("forward"):
-                logits = self._scorer.logits(group)
-            of_group = loss.of(group, logits)
+                predictions = self._scorer.predictions(group)
+            of_group = loss.of(group, predictions)
             self._before_pass()
             with meter.seconds("backward"):
                 of_group.backward()  # type: ignore[no-untyped-call]

@@ -91,7 +91,7 @@ class Decoder:
             [tuple(part.stacked(adapter) for part in block.projections()) for block in self.blocks]
         )
 
-    def logits(
+    def hidden(
         self,
         token_ids: torch.Tensor,
         positions: torch.Tensor,
@@ -99,7 +99,7 @@ class Decoder:
         keep: torch.Tensor,
         adapter: StackedAdapter | None,
     ) -> torch.Tensor:
-        """As `Network.logits`."""
+        """As `Network.hidden`; `head` turns it into logits."""
         embedded: torch.Tensor = self.embedding(token_ids)
         dtype = embedded.dtype
         cosine, sine = self._rotation(embedded, positions)
@@ -114,8 +114,7 @@ class Decoder:
             hidden = hidden + block.output(attended, for_output)
             gate, up = block.gate_up(block.feed_forward_norm(hidden).to(dtype), for_gate_up).chunk(2, dim=-1)
             hidden = hidden + block.down(silu(gate) * up, for_down)
-        logits: torch.Tensor = self.head(self.norm(hidden[keep]).to(dtype))
-        return logits
+        return self.norm(hidden[keep]).to(dtype)
 
     def _attend(
         self,

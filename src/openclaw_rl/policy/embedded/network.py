@@ -108,6 +108,11 @@ class Network:
     def dtype(self) -> torch.dtype:
         return next(self.model.parameters()).dtype
 
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens there are."""
+        return int(self.model.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+
     def logits(
         self,
         token_ids: torch.Tensor,
@@ -122,12 +127,34 @@ class Network:
         are wanted. Returns [kept, vocabulary] in the model's dtype. Only kept positions go through the
         vocabulary projection.
         """
+        return self.project(self.hidden(token_ids, positions, attention, keep, adapter))
+
+    def hidden(
+        self,
+        token_ids: torch.Tensor,
+        positions: torch.Tensor,
+        attention: Attention,
+        keep: torch.Tensor,
+        adapter: Adapter | StackedAdapter | None = None,
+    ) -> torch.Tensor:
+        """`logits` before the vocabulary projection: what `project` turns into them, [kept, width].
+
+        Of a model that transformers computes it is the logits themselves, since some change them after
+        the projection.
+        """
         if self.decoder is None:
             if isinstance(adapter, StackedAdapter):
                 raise TypeError("this adapter was prepared for another network")
             return self._by_transformers(token_ids, positions, attention, keep, adapter)
         stacked = self.decoder.stacked(adapter) if isinstance(adapter, Adapter) else adapter
-        return self.decoder.logits(token_ids, positions, attention, keep, stacked)
+        return self.decoder.hidden(token_ids, positions, attention, keep, stacked)
+
+    def project(self, hidden: torch.Tensor) -> torch.Tensor:
+        """From what `hidden` gives to logits: [kept, vocabulary]."""
+        if self.decoder is None:
+            return hidden
+        logits: torch.Tensor = self.decoder.head(hidden)
+        return logits
 
     def packed_logits(
         self,
@@ -136,7 +163,16 @@ class Network:
         adapter: Adapter | StackedAdapter | None = None,
     ) -> torch.Tensor:
         """Logits for whole sequences laid end to end; `keep` indexes the concatenation."""
-        return self.logits(*self._end_to_end(sequences), keep.to(self.device), adapter)
+        return self.project(self.packed_hidden(sequences, keep, adapter))
+
+    def packed_hidden(
+        self,
+        sequences: Sequence[Sequence[int]],
+        keep: torch.Tensor,
+        adapter: Adapter | StackedAdapter | None = None,
+    ) -> torch.Tensor:
+        """`hidden` for whole sequences laid end to end; `keep` indexes the concatenation."""
+        return self.hidden(*self._end_to_end(sequences), keep.to(self.device), adapter)
 
     def prepared(self, adapter: Adapter) -> Adapter | StackedAdapter:
         """The adapter as serving wants it: fixed, in the model's dtype and place, laid out once."""
@@ -216,10 +252,9 @@ class Network:
 
     def _probes(self) -> tuple[list[int], list[int]]:
         """Two sequences to test a network with."""
-        vocabulary = self.model.get_input_embeddings().num_embeddings  # type: ignore[operator]
         return (
-            [(7 * step + 3) % vocabulary for step in range(12)],
-            [(11 * step + 5) % vocabulary for step in range(9)],
+            [(7 * step + 3) % self.vocabulary for step in range(12)],
+            [(11 * step + 5) % self.vocabulary for step in range(9)],
         )
 
     @contextmanager

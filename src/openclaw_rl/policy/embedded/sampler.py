@@ -10,7 +10,6 @@ import random
 from collections.abc import Sequence
 
 import torch
-from torch.nn.functional import cross_entropy
 
 from openclaw_rl.model import Sampling
 
@@ -22,12 +21,6 @@ def log_probs(logits: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
     """
     divisor = torch.where(temperature > 0, temperature, torch.ones_like(temperature))
     return torch.log_softmax(logits.float() / divisor.unsqueeze(-1), dim=-1)
-
-
-def token_log_probs(logits: torch.Tensor, token_ids: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
-    """`log_probs` of one token at each position: [positions], without keeping the whole vocabulary."""
-    divisor = torch.where(temperature > 0, temperature, torch.ones_like(temperature))
-    return -cross_entropy(logits.float() / divisor.unsqueeze(-1), token_ids, reduction="none")
 
 
 class Dice:
@@ -87,7 +80,10 @@ def _restricted(probabilities: torch.Tensor, sampling: Sampling) -> torch.Tensor
 def chosen_log_probs(
     logits: torch.Tensor, token_ids: torch.Tensor, temperature: torch.Tensor
 ) -> torch.Tensor:
-    """`log_probs` of several tokens at each position: `token_ids` and the result are [positions, k]."""
+    """`log_probs` of several tokens at each position, without a copy of the whole vocabulary for each.
+
+    `token_ids` and the result are [positions, k].
+    """
     divisor = torch.where(temperature > 0, temperature, torch.ones_like(temperature))
     scaled = logits.float() / divisor.unsqueeze(-1)
     return scaled.gather(-1, token_ids) - scaled.logsumexp(-1, keepdim=True)
