@@ -58,6 +58,8 @@ class VersionState(StrEnum):
     REJECTED = "rejected"
     """Could not be loaded or failed its self-test; its parent went on serving."""
     ROLLED_BACK = "rolled_back"
+    DELETED = "deleted"
+    """Its files were deleted to save space; what it was made of stays on record."""
 
 
 @dataclass(frozen=True, slots=True)

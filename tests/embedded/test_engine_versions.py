@@ -31,7 +31,7 @@ from openclaw_rl.model import Sampling
 from openclaw_rl.policy.embedded.adapter import CONFIG_FILE, WEIGHTS_FILE, Adapter
 from openclaw_rl.policy.embedded.engine import KEPT_VERSIONS, EmbeddedEngine
 from openclaw_rl.policy.embedded.network import Network
-from openclaw_rl.policy.engine import EngineError, UnknownVersionError
+from openclaw_rl.policy.engine import BadVersionError, EngineError, UnknownVersionError
 
 LONG = Sampling(temperature=0.8, max_tokens=120, seed=5)
 
@@ -212,7 +212,7 @@ def test_a_broken_version_is_refused_and_the_old_one_serves(
     before = ask(engine, prompt(20), GREEDY)
     broken = written_version(network, tmp_path, 2)
     break_it(tmp_path / "000002")
-    with pytest.raises(EngineError):
+    with pytest.raises(BadVersionError):
         publish(engine, broken)
     assert engine.serving_version == 1
     assert ask(engine, prompt(20), GREEDY).token_ids == before.token_ids
@@ -229,12 +229,30 @@ def test_weights_of_which_one_bit_has_changed_since_they_were_recorded_are_refus
     changed = bytearray(weights.read_bytes())
     changed[-1] ^= 1
     weights.write_bytes(changed)
-    with pytest.raises(EngineError, match="hash"):
+    with pytest.raises(BadVersionError, match="hash"):
         publish(engine, recorded)
     changed[-1] ^= 1
     weights.write_bytes(changed)
     publish(engine, recorded)
     assert engine.serving_version == 2
+
+
+def test_a_file_that_cannot_be_read_just_now_is_no_fault_of_its_version(
+    engine: EmbeddedEngine, network: Network, tmp_path: Path
+) -> None:
+    version = written_version(network, tmp_path, 1)
+    weights = tmp_path / "000001" / "adapter_model.safetensors"
+    whole = weights.read_bytes()
+    weights.unlink()
+    weights.mkdir()  # reading it fails, and not because it is missing
+    with pytest.raises(EngineError) as failed:
+        publish(engine, version)
+    assert not isinstance(failed.value, BadVersionError)
+    assert engine.serving_version == 0
+    weights.rmdir()
+    weights.write_bytes(whole)
+    publish(engine, version)
+    assert engine.serving_version == 1
 
 
 def test_a_version_without_files_is_refused(engine: EmbeddedEngine) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from openclaw_rl.model import PolicyVersion, Sampling
 from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.engine import (
+    BadVersionError,
     EngineBusyError,
     EngineError,
     FinishReason,
@@ -79,6 +80,8 @@ class ScriptedEngine:
         self.versions = {0}
         self.unloadable: dict[int, str] = {}
         """Versions that cannot be published, and why."""
+        self.failing_publications = 0
+        """So many of the next ones fail, through no fault of the version."""
         self.scripts: deque[Script] = deque()
         self.busy = False
         self.room: int | None = None
@@ -110,7 +113,10 @@ class ScriptedEngine:
     async def publish(self, version: PolicyVersion, *, serve: bool = True) -> None:
         self.published.append((version.number, serve))
         if version.number in self.unloadable:
-            raise EngineError(self.unloadable[version.number])
+            raise BadVersionError(self.unloadable[version.number])
+        if self.failing_publications:
+            self.failing_publications -= 1
+            raise EngineError("too many open files")
         self.versions.add(version.number)
         if serve:
             self.serving_version = version.number

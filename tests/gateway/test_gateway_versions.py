@@ -105,6 +105,17 @@ def test_a_version_that_does_not_load_is_rejected_and_serving_goes_on(gateway: R
     assert gateway.engine.published == [(1, True), (2, True)]
 
 
+def test_a_version_that_cannot_be_loaded_just_now_is_tried_again(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("openclaw_rl.gateway.background.RETRY_SECONDS", 0.05)
+    gateway.engine.failing_publications = 2
+    write_version(gateway.store, 1)
+    eventually(lambda: state_of(gateway, 1) is VersionState.SERVING)
+    assert gateway.engine.published == [(1, True)] * 3
+    assert gateway.chat(user("q")).policy_version == 1
+
+
 def test_a_rollback_is_followed(gateway: RunningGateway) -> None:
     write_version(gateway.store, 1)
     eventually(lambda: state_of(gateway, 1) is VersionState.SERVING)

@@ -15,7 +15,7 @@ import torch
 from judged_samples import HINT, a_trainer, put, same, weights_of
 from learnable_model import MODEL, sample_turn
 
-from openclaw_rl.config import LearnSettings
+from openclaw_rl.config import ConfigError, LearnSettings
 from openclaw_rl.learn import checkpoint
 from openclaw_rl.learn.loop import REPORT, Learner
 from openclaw_rl.learn.trainer import Trainer
@@ -80,6 +80,10 @@ class Ground:
         found = self.store.learning.version(number)
         assert found is not None
         return found
+
+    def folders(self) -> list[str]:
+        """Of the versions that have files."""
+        return sorted(folder.name for folder in (self.home / "versions").iterdir())
 
     def weights(self, number: int) -> dict[str, torch.Tensor]:
         """The weights that a recorded version has on disk."""
@@ -331,6 +335,52 @@ def test_an_update_that_has_begun_is_finished_when_the_loop_is_stopped(ground: G
     ground.during_step = stop.set
     ground.learner().run(stop)
     assert ground.states(turns) == [TurnState.TRAINED] * 2 + [TurnState.WAITING_UPDATE] * 2
+
+
+def test_a_version_of_other_settings_is_refused_before_anything_waits(ground: Ground) -> None:
+    ground.fill()
+    assert ground.learner().learn_once()
+    with pytest.raises(ConfigError, match=r"000001 was trained with other settings"):
+        ground.learner(lora_rank=8).run(threading.Event())
+
+
+def test_only_the_newest_versions_keep_their_files(ground: Ground) -> None:
+    learner = ground.learner(keep_versions=2)
+    for number in range(1, 6):
+        ground.fill()
+        assert learner.learn_once()
+        if number != 2:  # the server never came to this one
+            ground.store.learning.mark_serving(number)
+    assert ground.folders() == ["000004", "000005"]
+    states = [version.state for version in ground.store.learning.versions()]
+    retired, deleted = VersionState.RETIRED, VersionState.DELETED
+    assert states == [VersionState.SERVING, retired, deleted, deleted, deleted, retired]
+    assert ground.version(1).sha256 is not None
+    assert ground.store.learning.newest_good_version().number == 5
+
+
+def test_a_version_that_serves_keeps_its_files_however_old(ground: Ground) -> None:
+    learner = ground.learner(keep_versions=1)
+    ground.fill()
+    assert learner.learn_once()
+    ground.store.learning.mark_serving(1)
+    for _ in range(2):  # while the server is busy
+        ground.fill()
+        assert learner.learn_once()
+    assert ground.folders() == ["000001", "000002", "000003"]
+    ground.store.learning.mark_serving(3)
+    ground.fill()
+    assert learner.learn_once()
+    assert ground.folders() == ["000003", "000004"]
+
+
+def test_zero_keeps_every_version(ground: Ground) -> None:
+    learner = ground.learner(keep_versions=0, max_staleness=99)
+    for number in range(1, 12):
+        ground.fill()
+        assert learner.learn_once()
+        ground.store.learning.mark_serving(number)
+    assert len(ground.folders()) == 11
 
 
 def test_a_running_update_is_reported(ground: Ground) -> None:

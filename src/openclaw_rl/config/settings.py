@@ -154,6 +154,8 @@ class LearnSettings(Section):
     """Of an entropy bonus."""
     max_grad_norm: float = Field(1.0, gt=0)
     weight_decay: float = Field(0.0, ge=0)
+    keep_versions: int = Field(8, ge=0)
+    """Newest versions whose files are kept; of older ones the record stays. 0 keeps all."""
     max_staleness: int = Field(4, ge=0)
     """Updates that may lie between a sample's version and the newest; an older sample is set aside."""
     max_sample_tokens: int = Field(8192, ge=64)

@@ -1,7 +1,8 @@
 """The newest good policy version becomes the serving one, and the store is told what happened.
 
 The learner writes versions into the store; here they are noticed, handed to the engine and marked. A
-version that the engine refuses is rejected and the one before it goes on serving. Knows no weights.
+version whose weights are at fault is rejected and the one before it goes on serving; one that cannot be
+loaded just now is tried again. Knows no weights.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 from anyio import to_thread
 
 from openclaw_rl.model import PolicyVersion, VersionState
-from openclaw_rl.policy.engine import EngineError, PolicyEngine
+from openclaw_rl.policy.engine import BadVersionError, PolicyEngine
 from openclaw_rl.store import Store
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,8 @@ class Publication:
     async def bring_up_to_date(self) -> None:
         """Serve the newest version that the engine accepts.
 
-        Raises EngineError when it refuses even the base, which is never rejected.
+        Raises EngineError when a version may be good and cannot be loaded now, or when even the base,
+        which is never rejected, is refused.
         """
         newest = await to_thread.run_sync(self._learning.newest_good_version)
         while not await self._serve(newest):
@@ -38,7 +40,7 @@ class Publication:
         if version.number != self._engine.serving_version:
             try:
                 await self._engine.publish(version)
-            except EngineError as error:
+            except BadVersionError as error:
                 if version.number == 0:
                     raise
                 log.warning("policy version %d was rejected: %s", version.number, error)

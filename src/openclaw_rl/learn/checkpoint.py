@@ -10,21 +10,25 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from openclaw_rl.config import ConfigError
 from openclaw_rl.learn.trainer import Trainer
-from openclaw_rl.policy.embedded.adapter import WEIGHTS_FILE, Adapter
+from openclaw_rl.policy.embedded.adapter import WEIGHTS_FILE, Adapter, MisfitError
 from openclaw_rl.policy.embedded.version_files import MODEL_FILE, sha256_of
 
 OPTIMISER_FILE = "optimiser.safetensors"
 MANIFEST_FILE = "manifest.json"
 
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, SafetensorError)
 
-class CheckpointError(RuntimeError):
-    """A version's folder that cannot be resumed from; `str(error)` says which and why."""
+
+class CheckpointError(OSError):
+    """A version's folder that is damaged or cannot be read; `str(error)` says which and why."""
 
 
 def save(trainer: Trainer, model_folder: Path, model: str, versions: Path, number: int) -> tuple[Path, str]:
@@ -62,22 +66,23 @@ def save(trainer: Trainer, model_folder: Path, model: str, versions: Path, numbe
 def restore(trainer: Trainer, folder: Path, model: str) -> None:
     """Put a version's weights and optimiser state into the trainer.
 
-    Raises CheckpointError when the folder is of another model, another kind, or damaged.
+    Raises ConfigError when it is of another model or was trained with other settings, CheckpointError when
+    it cannot be read.
     """
+    manifest = _whole_manifest(folder)
+    if manifest["model"] != model:
+        raise ConfigError(f"{folder} is a version of {manifest['model']}, not of {model}")
+    if manifest["weights"] != (MODEL_FILE if trainer.adapter is None else WEIGHTS_FILE):
+        raise _other_settings(folder, f"its weights are {manifest['weights']}")
+    saved = _saved_parameters(trainer, folder)
     try:
-        manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
-        if manifest["model"] != model:
-            raise CheckpointError(f"{folder} is a version of {manifest['model']}, not of {model}")
-        if sha256_of(folder / manifest["weights"]) != manifest["sha256"]:
-            raise CheckpointError(f"{folder}: the weights do not match their hash")
-        saved = _saved_parameters(trainer, folder)
         state = load_file(folder / OPTIMISER_FILE)
         baseline = float(manifest.get("reward_baseline", 0.0))
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except _UNREADABLE as error:
         raise CheckpointError(f"{folder} cannot be resumed from: {error}") from error
     for name, parameter in trainer.parameters.items():
         if name not in saved or saved[name].shape != parameter.shape:
-            raise CheckpointError(f"{folder} was trained with other settings: {name} does not fit")
+            raise _other_settings(folder, f"{name} does not fit")
     with torch.no_grad():
         for name, parameter in trainer.parameters.items():
             parameter.copy_(saved[name])
@@ -94,17 +99,39 @@ def reset(trainer: Trainer, initial: dict[str, torch.Tensor]) -> None:
     trainer.optimiser.state.clear()
 
 
+def _whole_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a version whose weights are those that were written. Raises CheckpointError."""
+    try:
+        manifest: dict[str, Any] = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
+        is_whole = sha256_of(folder / manifest["weights"]) == manifest["sha256"] and "model" in manifest
+    except _UNREADABLE as error:
+        raise CheckpointError(f"{folder} cannot be resumed from: {error}") from error
+    if not is_whole:
+        raise CheckpointError(f"{folder}: the weights do not match their hash")
+    return manifest
+
+
 def _saved_parameters(trainer: Trainer, folder: Path) -> dict[str, torch.Tensor]:
-    if trainer.adapter is None:
-        whole: dict[str, torch.Tensor] = load_file(folder / MODEL_FILE)
-        return whole
-    adapter = Adapter.load(folder, trainer.network.adapted)
+    try:
+        if trainer.adapter is None:
+            whole: dict[str, torch.Tensor] = load_file(folder / MODEL_FILE)
+            return whole
+        adapter = Adapter.load(folder, trainer.network.adapted)
+    except MisfitError as error:
+        raise _other_settings(folder, str(error)) from error
+    except _UNREADABLE as error:
+        raise CheckpointError(f"{folder} cannot be resumed from: {error}") from error
     if adapter.scale != trainer.adapter.scale:
         # The same factors under another scale are another policy.
-        raise CheckpointError(
-            f"{folder} was trained with other settings: rank {adapter.rank}, alpha {adapter.alpha:g}"
-        )
+        raise _other_settings(folder, f"rank {adapter.rank}, alpha {adapter.alpha:g}")
     return adapter.tensors()
+
+
+def _other_settings(folder: Path, what: str) -> ConfigError:
+    return ConfigError(
+        f"{folder} was trained with other settings ({what}); "
+        f"set those of learn.* back, or begin in another --data-dir"
+    )
 
 
 def _save_full(trainer: Trainer, model_folder: Path, target: Path) -> None:

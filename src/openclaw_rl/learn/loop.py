@@ -15,6 +15,7 @@ from pathlib import Path
 
 from openclaw_rl.config import LearnSettings
 from openclaw_rl.learn import checkpoint
+from openclaw_rl.learn.retention import delete_old
 from openclaw_rl.learn.trainer import NotFiniteError, Trainer
 from openclaw_rl.model import PolicyVersion, Sample, Update, VersionState
 from openclaw_rl.policy.embedded.cores import CoreShare
@@ -54,7 +55,12 @@ class Learner:
         self._too_few: int | None = None
 
     def run(self, stop: threading.Event, interval: float = 0.2) -> None:
-        """Learn until `stop` is set; an update that has begun is finished first."""
+        """Learn until `stop` is set; an update that has begun is finished first.
+
+        Raises ConfigError when the newest version was trained with other settings, OSError when it cannot
+        be read.
+        """
+        self._follow_store()
         while not stop.is_set():
             if not self.learn_once():
                 stop.wait(interval)
@@ -166,6 +172,8 @@ class Learner:
             return
         self._current = number
         log.info("update %d made version %d in %.1f s", update_id, number, now - started)
+        if self._settings.keep_versions:
+            delete_old(self._store, self._settings.keep_versions)
 
     def _say(self, phase: str, **detail: int) -> None:
         said = (phase, detail.get("collected", detail.get("update", 0)))

@@ -41,6 +41,10 @@ class UnknownVersionError(EngineError):
     """The asked policy version does not exist or cannot be loaded."""
 
 
+class BadVersionError(EngineError):
+    """The version's own weights are at fault, so no later try can succeed."""
+
+
 @dataclass(frozen=True, slots=True)
 class SampledToken:
     """One token as it was drawn.
@@ -95,8 +99,9 @@ class PolicyEngine(Protocol):
     async def publish(self, version: PolicyVersion, *, serve: bool = True) -> None:
         """Load a version, test it and, with `serve`, make it the serving one in a single step.
 
-        Requests already running finish on theirs. Raises EngineError, with the old version still
-        serving, when the weights cannot be loaded or give log-probs that are not finite.
+        Requests already running finish on theirs. Raises BadVersionError when the weights are damaged, of
+        another model, or give log-probs that are not finite, and EngineError when something else failed;
+        either way the old version goes on serving.
         """
         ...
 

@@ -246,8 +246,8 @@ class Learning:
             return [rows.version_of_row(row) for row in found]
 
     def newest_good_version(self) -> PolicyVersion:
-        """What should serve and be trained next: the newest neither rejected nor rolled back."""
-        bad = (VersionState.REJECTED, VersionState.ROLLED_BACK)
+        """What should serve and be trained next: the newest neither rejected, rolled back nor deleted."""
+        bad = (VersionState.REJECTED, VersionState.ROLLED_BACK, VersionState.DELETED)
         return next(version for version in self.versions() if version.state not in bad)
 
     def serving_version(self) -> PolicyVersion | None:
@@ -281,6 +281,14 @@ class Learning:
                 update(table)
                 .where(table.c.number == number)
                 .values(state=VersionState.REJECTED.value, state_reason=reason)
+            )
+
+    def mark_deleted(self, number: int) -> None:
+        """Record that a version's files are gone. Why it did not serve, if it did not, stays its reason."""
+        table = schema.versions
+        with self._database.write() as connection:
+            connection.execute(
+                update(table).where(table.c.number == number).values(state=VersionState.DELETED.value)
             )
 
     def next_numbers(self) -> tuple[int, int]:

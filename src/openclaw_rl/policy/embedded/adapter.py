@@ -25,6 +25,10 @@ Factors = dict[str, tuple[torch.Tensor, torch.Tensor]]
 """Layer name to (down [rank, inputs], up [outputs, rank])."""
 
 
+class MisfitError(ValueError):
+    """The adapter is of other layers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Adapter:
     """Low-rank factors for some layers: layer(x) + scale * up(down(x))."""
@@ -85,7 +89,8 @@ class Adapter:
     def load(cls, folder: Path, layers: Mapping[str, nn.Linear]) -> Adapter:
         """Read an adapter for a model that has `layers`.
 
-        Raises ValueError when a tensor is missing, misshapen or not finite, OSError when a file is.
+        Raises MisfitError when a tensor is missing, misshapen or one too many, ValueError when one is not
+        finite, OSError when a file cannot be read.
         """
         config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
         tensors = load_file(folder / WEIGHTS_FILE)
@@ -95,12 +100,12 @@ class Adapter:
             down = tensors.pop(f"{_PREFIX}{name}.lora_A.weight", None)
             up = tensors.pop(f"{_PREFIX}{name}.lora_B.weight", None)
             if down is None or up is None:
-                raise ValueError(f"{folder.name}: no factors for layer {name}")
+                raise MisfitError(f"{folder.name}: no factors for layer {name}")
             if down.shape != (rank, layer.in_features) or up.shape != (layer.out_features, rank):
-                raise ValueError(f"{folder.name}: factors of {name} do not fit the model")
+                raise MisfitError(f"{folder.name}: factors of {name} do not fit the model")
             if not (down.isfinite().all() and up.isfinite().all()):
                 raise ValueError(f"{folder.name}: factors of {name} are not finite")
             factors[name] = (down, up)
         if tensors:
-            raise ValueError(f"{folder.name}: {len(tensors)} tensors for layers that the model does not have")
+            raise MisfitError(f"{folder.name}: {len(tensors)} tensors are of layers that are not there")
         return cls(factors, rank, float(config["lora_alpha"]))

@@ -27,6 +27,7 @@ from openclaw_rl.policy.embedded.sampler import Dice
 from openclaw_rl.policy.embedded.scheduler import Running, Scheduler, Weights
 from openclaw_rl.policy.embedded.version_files import MODEL_FILE, sha256_of, weights_file
 from openclaw_rl.policy.engine import (
+    BadVersionError,
     EngineBusyError,
     EngineError,
     PromptTooLongError,
@@ -155,8 +156,10 @@ class EmbeddedEngine:
         if weights is None:
             try:
                 weights = await asyncio.to_thread(self._load_weights, version)
-            except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-                raise EngineError(f"version {version.number} cannot be loaded: {error}") from error
+            except (FileNotFoundError, ValueError, KeyError, TypeError, SafetensorError) as error:
+                raise BadVersionError(f"version {version.number} cannot be loaded: {error}") from error
+            except (OSError, RuntimeError) as error:  # too many open files, no memory
+                raise EngineError(f"version {version.number} cannot be loaded now: {error}") from error
         loaded = weights
         await asyncio.wrap_future(self._submit(lambda: self._install(loaded, serve=serve)))
 
@@ -240,9 +243,11 @@ class EmbeddedEngine:
                 job()
             except EngineError as error:
                 future.set_exception(error)
+            except torch.OutOfMemoryError as error:
+                future.set_exception(EngineError(f"no memory to test it: {error}"))
             except Exception as error:  # a process boundary: weights that cannot compute must not end serving
                 log.exception("a version failed its test")
-                future.set_exception(EngineError(f"the engine failed while testing it: {error}"))
+                future.set_exception(BadVersionError(f"it cannot compute: {error}"))
             else:
                 future.set_result(None)
 
@@ -285,8 +290,8 @@ def _put_all(items: list[tuple[EmbeddedGeneration, SampledToken | EngineError]])
 
 @torch.inference_mode()
 def _check_finite(weights: Weights) -> None:
-    """Raise EngineError unless a short forward pass gives finite logits."""
+    """Raise BadVersionError unless a short forward pass gives finite logits."""
     probe = list(range(1, 17))
     logits = weights.network.packed_logits([probe], torch.arange(len(probe)), weights.adapter)
     if not logits.isfinite().all():
-        raise EngineError(f"version {weights.version} gives log-probs that are not finite")
+        raise BadVersionError(f"version {weights.version} gives log-probs that are not finite")
