@@ -179,6 +179,8 @@ class EmbeddedEngine:
             raise ValueError("it has no files")
         folder = Path(version.path)
         weights = weights_file(folder)
+        if not weights.exists():
+            raise FileNotFoundError(f"{weights} is missing")
         if version.sha256 is not None and sha256_of(weights) != version.sha256:
             raise ValueError("its weights do not match their hash")
         if weights.name == MODEL_FILE:
