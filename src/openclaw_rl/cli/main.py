@@ -40,6 +40,7 @@ app.command()(look.doctor)
 app.command()(measure.demo)
 app.add_typer(bench, name="bench")
 bench.command()(measure.judge)
+bench.command()(measure.update)
 
 
 @app.callback(invoke_without_command=True)

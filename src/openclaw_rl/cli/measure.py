@@ -58,3 +58,32 @@ def judge(
         need_local("bench judge --judge self")
         log_to_terminal()
     bench.run(settings, asked, halves(half), most, json_file)
+
+
+def update(
+    json_file: Json = None,
+    compare: Annotated[Path | None, typer.Option(help="An earlier result; shows what changed.")] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Replies of one step.")] = 16,
+    tokens: Annotated[int, typer.Option(min=1, help="Of each reply.")] = 256,
+    rounds: Annotated[int, typer.Option(min=1, help="Processes of each contender, in turns.")] = 3,
+    rival: Annotated[
+        bool, typer.Option(help="Also measure TRL, in an environment of its own that is made once.")
+    ] = True,
+    config_file: ConfigFile = None,
+    model: Model = None,
+    set_: Set = None,
+) -> None:
+    """What one optimiser step costs in seconds and memory, beside TRL's and the machine's limit."""
+    settings, _ = config.load(config_file, as_settings(set_, model=model))
+    need_local("bench update")
+    from openclaw_rl.evals.update_bench import bench
+
+    bench.run(
+        settings,
+        samples=samples,
+        tokens=tokens,
+        rounds=rounds,
+        with_rival=rival,
+        json_file=json_file,
+        compare=compare,
+    )

@@ -44,7 +44,8 @@ class TopKDistillation:
 
     def compared(self, group: Packed, predictions: Predictions) -> Compared:
         """What the policy's `predictions` of the group are to be compared in, a row for each of them."""
-        own_ids = torch.split(predictions.likeliest(self.settings.top_k), group.lengths)
+        with self.meter.seconds("forward"):
+            own_ids = torch.split(predictions.likeliest(self.settings.top_k), group.lengths)
         asked = {part.index: ids for part, ids in zip(group.parts, own_ids, strict=True)}
         with self.meter.seconds("teacher"):
             lessons = self._lessons(asked)

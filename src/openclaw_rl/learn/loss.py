@@ -87,7 +87,8 @@ class BatchLoss:
             compared = self._distillation.compared(group, predictions)
             token_ids = torch.cat([token_ids, compared.token_ids], dim=1)
         # Everything that needs a gradient is read at once: it costs a pass through the vocabulary.
-        found = predictions.log_probs(token_ids)
+        with self._meter.seconds("forward"):
+            found = predictions.log_probs(token_ids)
         tokens = self._tokens(group, found[:, 0])
         loss = self._surrogate(tokens)
         if compared is not None:
