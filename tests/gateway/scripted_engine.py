@@ -14,6 +14,7 @@ from openclaw_rl.policy.engine import (
     EngineBusyError,
     EngineError,
     FinishReason,
+    GrammarError,
     PromptTooLongError,
     SampledToken,
     UnknownVersionError,
@@ -83,6 +84,10 @@ class ScriptedEngine:
         self.failing_publications = 0
         """So many of the next ones fail, through no fault of the version."""
         self.scripts: deque[Script] = deque()
+        self.prepared: list[str] = []
+        """The grammars that were to be compiled."""
+        self.uncompilable = ""
+        """No grammar with this in it can be compiled."""
         self.busy = False
         self.room: int | None = None
         """So many generations more are admitted; None admits any number."""
@@ -109,6 +114,11 @@ class ScriptedEngine:
         script = self.scripts.popleft() if self.scripts else Script()
         pinned = self.serving_version if version is None else version
         return ScriptedGeneration(self, script, sampling, pinned)
+
+    async def prepare_grammar(self, grammar: str) -> None:
+        self.prepared.append(grammar)
+        if self.uncompilable and self.uncompilable in grammar:
+            raise GrammarError(f"{self.uncompilable} is not known")
 
     async def publish(self, version: PolicyVersion, *, serve: bool = True) -> None:
         self.published.append((version.number, serve))

@@ -6,7 +6,7 @@ One rule for thoughts: a reply that begins with `<think>`, or whose prompt ended
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.model import Tool
@@ -131,18 +131,13 @@ class ReplyReader:
         return list(parts)
 
 
-def joined(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """The same parts, with neighbouring pieces of text or of thought made one."""
-    made: list[Part] = []
-    for part in parts:
-        last = made[-1] if made else None
-        if isinstance(part, str) and isinstance(last, str):
-            made[-1] = last + part
-        elif isinstance(part, Thought) and isinstance(last, Thought):
-            made[-1] = Thought(last.text + part.text)
-        else:
-            made.append(part)
-    return tuple(made)
+def joined(last: Part | None, part: Part) -> Part | None:
+    """Two neighbouring pieces of text, or of thought, as one; None for any others."""
+    if isinstance(part, str) and isinstance(last, str):
+        return last + part
+    if isinstance(part, Thought) and isinstance(last, Thought):
+        return Thought(last.text + part.text)
+    return None
 
 
 def _begun_tag(text: str, tag: str) -> int:

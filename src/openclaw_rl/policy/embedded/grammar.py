@@ -1,0 +1,126 @@
+"""Grammars as masks over the vocabulary, computed by llguidance.
+
+Compiled grammars are kept, the least used ones go. A mask is computed on a thread of its own while the
+forward pass runs, so a step waits for it only where it takes longer than that. Knows no schema and no text.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Set
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+
+from openclaw_rl.policy.engine import GrammarError
+
+KEPT_GRAMMARS = 64
+LONGEST_GRAMMAR = 256 * 1024
+"""Characters of a grammar's text."""
+
+_LIMITS = LLParserLimits(max_grammar_size=100_000, max_lexer_states=50_000, verbose_errors=False)
+"""What one grammar may cost; a lexer state takes about 2 kB."""
+
+
+class Grammars:
+    """The compiled grammars of one engine."""
+
+    def __init__(self, tokenizer_file: Path, vocabulary: int, stop_ids: Set[int]) -> None:
+        self._tokenizer_file = tokenizer_file
+        self._vocabulary = vocabulary
+        self._stop_ids = sorted(stop_ids)
+        self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._keeping = threading.Lock()
+        self._compiler = ThreadPoolExecutor(1, thread_name_prefix="grammar-compiler")
+        self._masker = ThreadPoolExecutor(1, thread_name_prefix="grammar-masks")
+
+    def prepare(self, text: str) -> Future[None]:
+        """Compile in the background; the future raises GrammarError for a text that cannot be compiled."""
+        return self._compiler.submit(self._prepare, text)
+
+    def constraint(self, text: str) -> Constraint:
+        """The beginning of one reply. Compiles the text first where it was not prepared."""
+        return Constraint(self._matcher(text).deep_copy(), self._masker, self._vocabulary, self._stop_ids)
+
+    def close(self) -> None:
+        for pool in (self._compiler, self._masker):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _prepare(self, text: str) -> None:
+        self._matcher(text)
+
+    def _matcher(self, text: str) -> LLMatcher:
+        if len(text) > LONGEST_GRAMMAR:
+            raise GrammarError(f"it is longer than {LONGEST_GRAMMAR} characters")
+        with self._keeping:
+            matcher = self._compiled.pop(text, None)
+        if matcher is None:
+            matcher = LLMatcher(self._tokenizer, text, log_level=0, limits=_LIMITS)
+        with self._keeping:
+            # What cannot be compiled is kept too, as a matcher that says so.
+            self._compiled[text] = matcher
+            while len(self._compiled) > KEPT_GRAMMARS:
+                self._compiled.popitem(last=False)
+        if matcher.is_error():
+            raise GrammarError(_why(matcher.get_error()))
+        return matcher
+
+    @cached_property
+    def _tokenizer(self) -> LLTokenizer:
+        read = self._tokenizer_file.read_text(encoding="utf-8")
+        found = LLTokenizer(read, eos_token=self._stop_ids or None)
+        if found.vocab_size >= self._vocabulary:
+            return found
+        # Many models have more rows in their vocabulary than their tokenizer has tokens.
+        return LLTokenizer(read, n_vocab=self._vocabulary, eos_token=self._stop_ids or None)
+
+
+class Constraint:
+    """Which tokens one reply may go on with; asked and told by one thread, in turns."""
+
+    def __init__(
+        self, matcher: LLMatcher, masker: ThreadPoolExecutor, vocabulary: int, stop_ids: list[int]
+    ) -> None:
+        self._matcher = matcher
+        self._masker = masker
+        self._vocabulary = vocabulary
+        self._stop_ids = stop_ids
+        self._mask = masker.submit(self._compute)
+        self.gave_up = False
+        """A step went past the library's limits: the reply can only end, unfinished."""
+
+    def allowed(self) -> torch.Tensor:
+        """Which tokens may come next: [vocabulary], bool, never all false."""
+        return self._mask.result()
+
+    def advance(self, token_id: int) -> None:
+        """This one was drawn."""
+        self._mask = self._masker.submit(self._compute, token_id)
+
+    def _compute(self, token_id: int | None = None) -> torch.Tensor:
+        if token_id is not None:
+            self._matcher.consume_token(token_id)
+        bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
+        mask = torch.from_numpy(np.unpackbits(bits, bitorder="little")[: self._vocabulary]).bool()
+        if self._matcher.is_error() or not mask.any():
+            self.gave_up = True
+            mask = torch.zeros(self._vocabulary, dtype=torch.bool)
+            mask[self._stop_ids or slice(None)] = True
+        return mask
+
+
+_PLACE = re.compile(r"^at \d+\(\d+\): |failed to compile JSON schema: ")
+"""Where in the grammar's text, which the client has not written, and what it knows."""
+
+
+def _why(error: str) -> str:
+    """The library's reason in one line, without its picture of the text."""
+    first, *others = [_PLACE.sub("", line).strip() for line in error.strip().splitlines()] or [""]
+    inner = next((line for line in others if line.startswith("error: ")), "")
+    return " ".join(filter(None, [first, inner])) or "it cannot be compiled"
