@@ -40,6 +40,7 @@ class ScriptedGeneration:
         self._engine = engine
         self._script = script
         self._budget = sampling.max_tokens
+        self._alternatives = sampling.top_logprobs
         self.version = version
         self.cancelled = False
         self.ended = False
@@ -68,7 +69,10 @@ class ScriptedGeneration:
             last = position == len(ids) - 1
             self.ended = last
             self._engine.sampled += 1
-            yield SampledToken(token_id, -0.5 - position / 1024, finish if last else None)
+            logprob = -0.5 - position / 1024
+            # The one that was sampled, and then others.
+            likeliest = tuple((token_id + each, logprob - each) for each in range(self._alternatives))
+            yield SampledToken(token_id, logprob, finish if last else None, likeliest)
 
 
 class ScriptedEngine:

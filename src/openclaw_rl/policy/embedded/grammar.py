@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Set
+from collections.abc import Callable, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -46,11 +46,22 @@ class Grammars:
 
     def constraint(self, text: str) -> Constraint:
         """The beginning of one reply. Compiles the text first where it was not prepared."""
-        return Constraint(self._matcher(text).deep_copy(), self._masker, self._vocabulary, self._stop_ids)
+        return Constraint(
+            self._matcher(text).deep_copy(),
+            self._masker,
+            self._vocabulary,
+            self._stop_ids,
+            on_giving_up=lambda: self._forget(text),
+        )
 
     def close(self) -> None:
         for pool in (self._compiler, self._masker):
             pool.shutdown(wait=False, cancel_futures=True)
+
+    def _forget(self, text: str) -> None:
+        # Its replies share what the lexer found out; where that is too much, the next one starts anew.
+        with self._keeping:
+            self._compiled.pop(text, None)
 
     def _prepare(self, text: str) -> None:
         self._matcher(text)
@@ -85,12 +96,18 @@ class Constraint:
     """Which tokens one reply may go on with; asked and told by one thread, in turns."""
 
     def __init__(
-        self, matcher: LLMatcher, masker: ThreadPoolExecutor, vocabulary: int, stop_ids: list[int]
+        self,
+        matcher: LLMatcher,
+        masker: ThreadPoolExecutor,
+        vocabulary: int,
+        stop_ids: list[int],
+        on_giving_up: Callable[[], None],
     ) -> None:
         self._matcher = matcher
         self._masker = masker
         self._vocabulary = vocabulary
         self._stop_ids = stop_ids
+        self._on_giving_up = on_giving_up
         self._mask = masker.submit(self._compute)
         self.gave_up = False
         """A step went past the library's limits: the reply can only end, unfinished."""
@@ -110,6 +127,7 @@ class Constraint:
         mask = torch.from_numpy(np.unpackbits(bits, bitorder="little")[: self._vocabulary]).bool()
         if self._matcher.is_error() or not mask.any():
             self.gave_up = True
+            self._on_giving_up()
             mask = torch.zeros(self._vocabulary, dtype=torch.bool)
             mask[self._stop_ids or slice(None)] = True
         return mask
