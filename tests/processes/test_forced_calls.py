@@ -30,16 +30,16 @@ def check(arguments: Any) -> None:
     Draft202012Validator(SCHEMA).validate(arguments)
 
 
-def test_a_forced_call_comes_back_parsed_through_every_protocol_and_never_trains(house: House) -> None:
-    house.start("serve")
-    house.start("learn", "judge.kind=rules")
+def test_a_forced_call_comes_back_parsed_through_every_protocol_and_never_trains(roomy_house: House) -> None:
+    house = roomy_house
+    house.start("up")
     house.wait_until_ready()
     with (
         OpenAI(base_url=f"{house.url}/v1", api_key="any", max_retries=0) as openai,
         Anthropic(base_url=house.url, api_key="any", max_retries=0) as claude,
     ):
         chat = openai.chat.completions.create(
-            model="tiny",
+            model="roomy",
             messages=ASKED,
             tools=[{"type": "function", "function": PARAMETERS}],
             tool_choice="required",
@@ -50,7 +50,7 @@ def test_a_forced_call_comes_back_parsed_through_every_protocol_and_never_trains
         assert chat.choices[0].finish_reason == "tool_calls"
 
         with openai.responses.stream(
-            model="tiny",
+            model="roomy",
             input=ASKED,
             tools=[{"type": "function", "strict": True, **PARAMETERS}],
             tool_choice={"type": "function", "name": "get_weather"},
@@ -59,7 +59,7 @@ def test_a_forced_call_comes_back_parsed_through_every_protocol_and_never_trains
         check(json.loads(item.arguments))  # type: ignore[union-attr]
 
         message = claude.messages.create(
-            model="tiny",
+            model="roomy",
             max_tokens=300,
             messages=ASKED,
             tools=[{"name": "get_weather", "input_schema": SCHEMA}],  # type: ignore[list-item]
@@ -70,7 +70,7 @@ def test_a_forced_call_comes_back_parsed_through_every_protocol_and_never_trains
         assert message.stop_reason == "tool_use"
 
         answer = openai.chat.completions.create(
-            model="tiny",
+            model="roomy",
             messages=ASKED,
             response_format={"type": "json_schema", "json_schema": {"name": "w", "schema": SCHEMA}},  # type: ignore[typeddict-item]
             logprobs=True,
@@ -82,7 +82,7 @@ def test_a_forced_call_comes_back_parsed_through_every_protocol_and_never_trains
 
         reply = chat.choices[0].message.model_dump(exclude_none=True)
         result = {"role": "tool", "tool_call_id": call.id, "content": "Traceback: no such city"}
-        openai.chat.completions.create(model="tiny", messages=[*ASKED, reply, result], max_tokens=5)
+        openai.chat.completions.create(model="roomy", messages=[*ASKED, reply, result], max_tokens=5)
     eventually(lambda: house.count(TurnState.SET_ASIDE) == 1, 30)
     ((state, reason, count),) = [
         found for found in house.store.conversations.reasons() if found[0] is TurnState.SET_ASIDE

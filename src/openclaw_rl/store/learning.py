@@ -79,7 +79,6 @@ class Learning:
         else:
             state, reason = TurnState.WAITING_UPDATE, ""
         turns, next_states = schema.turns, schema.next_states
-        grammar = func.coalesce(turns.c.sampling["grammar"].as_string(), "")
         newest = (
             select(next_states.c.id)
             .where(next_states.c.turn_id == judgement.turn_id)
@@ -89,12 +88,8 @@ class Learning:
         )
         with self._database.write() as connection:
             connection.execute(insert(schema.judgements).values(**rows.row_of_judgement(judgement)))
-            if (
-                state is TurnState.WAITING_UPDATE
-                and connection.execute(
-                    select(turns.c.id).where(turns.c.id == judgement.turn_id, grammar != "")
-                ).first()
-            ):
+            grammar = select(turns.c.sampling["grammar"].as_string()).where(turns.c.id == judgement.turn_id)
+            if state is TurnState.WAITING_UPDATE and connection.execute(grammar).scalar():
                 state, reason = TurnState.SET_ASIDE, UNDER_A_GRAMMAR
             moved = connection.execute(
                 update(turns)
