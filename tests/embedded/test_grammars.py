@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 
 from openclaw_rl.config import EMBEDDED_MODEL
 from openclaw_rl.model import Sampling
+from openclaw_rl.policy.embedded import engine as engine_module
 from openclaw_rl.policy.embedded.engine import EmbeddedEngine
 from openclaw_rl.policy.embedded.grammar import KEPT_GRAMMARS, LONGEST_GRAMMAR, Grammars
 from openclaw_rl.policy.embedded.model_files import resolve
@@ -160,6 +161,23 @@ def test_what_cannot_be_compiled_is_refused_with_the_reason(
         assert "\n" not in str(refused.value)
         with pytest.raises(GrammarError):
             ask(stopping, prompt(5), Sampling(grammar=text))
+    assert ask(stopping, prompt(5), Sampling(max_tokens=3)).token_ids
+
+
+def test_a_grammar_that_takes_too_long_is_refused_and_others_are_compiled_meanwhile(
+    stopping: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "COMPILE_SECONDS", 1.0)
+    # That no text fits all of these patterns is found out at length.
+    hard = {"allOf": [{"type": "string", "pattern": f"(a|b){{{length}}}c"} for length in range(1, 22)]}
+
+    async def ask_for_both() -> None:
+        asked = [stopping.prepare_grammar(json_grammar(hard)) for _ in range(3)]
+        answers = await asyncio.gather(*asked, stopping.prepare_grammar('start: "x"'), return_exceptions=True)
+        assert [type(answer) for answer in answers] == [GrammarError] * 3 + [type(None)]
+        assert "1 s to compile" in str(answers[0])
+
+    asyncio.run(ask_for_both())
     assert ask(stopping, prompt(5), Sampling(max_tokens=3)).token_ids
 
 

@@ -31,11 +31,14 @@ from openclaw_rl.policy.engine import (
     BadVersionError,
     EngineBusyError,
     EngineError,
+    GrammarError,
     PromptTooLongError,
     SampledToken,
     UnknownVersionError,
 )
 
+COMPILE_SECONDS = 5.0
+"""The longest that a request waits for its grammar."""
 KEPT_VERSIONS = 4
 """Versions besides the serving one that stay loaded for requests that name them."""
 
@@ -161,7 +164,13 @@ class EmbeddedEngine:
         return generation
 
     async def prepare_grammar(self, grammar: str) -> None:
-        await asyncio.wrap_future(self._grammars.prepare(grammar))
+        compiling = asyncio.wrap_future(self._grammars.prepare(grammar))
+        try:
+            # Others may wait for the same future, so it must not be cancelled.
+            await asyncio.wait_for(asyncio.shield(compiling), COMPILE_SECONDS)
+        except TimeoutError:
+            compiling.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise GrammarError(f"it takes more than {COMPILE_SECONDS:g} s to compile") from None
 
     async def publish(self, version: PolicyVersion, *, serve: bool = True) -> None:
         weights = self._loaded.get(version.number)

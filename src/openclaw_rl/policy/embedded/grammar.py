@@ -7,12 +7,12 @@ forward pass runs, so a step waits for it only where it takes longer than that. 
 from __future__ import annotations
 
 import re
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
+from threading import BoundedSemaphore, Lock, Thread
 
 import numpy as np
 import torch
@@ -21,7 +21,8 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 from openclaw_rl.policy.engine import GrammarError
 
 KEPT_GRAMMARS = 64
-LONGEST_GRAMMAR = 256 * 1024
+COMPILED_AT_ONCE = 2
+LONGEST_GRAMMAR = 64 * 1024
 """Characters of a grammar's text."""
 
 _LIMITS = LLParserLimits(max_grammar_size=100_000, max_lexer_states=50_000, verbose_errors=False)
@@ -36,13 +37,23 @@ class Grammars:
         self._vocabulary = vocabulary
         self._stop_ids = sorted(stop_ids)
         self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
-        self._keeping = threading.Lock()
-        self._compiler = ThreadPoolExecutor(1, thread_name_prefix="grammar-compiler")
+        self._keeping = Lock()
+        self._compiling: dict[str, Future[None]] = {}
+        self._turns_to_compile = BoundedSemaphore(COMPILED_AT_ONCE)
         self._masker = ThreadPoolExecutor(1, thread_name_prefix="grammar-masks")
 
     def prepare(self, text: str) -> Future[None]:
-        """Compile in the background; the future raises GrammarError for a text that cannot be compiled."""
-        return self._compiler.submit(self._prepare, text)
+        """Compile in the background; the future raises GrammarError for a text that cannot be compiled.
+
+        It may take for ever: some schemas are small and hard. Requests for one text share one future.
+        """
+        with self._keeping:
+            if (running := self._compiling.get(text)) is not None:
+                return running
+            self._compiling[text] = future = Future[None]()
+        # A thread that never ends must not keep the process from ending.
+        Thread(target=self._prepare, args=(text, future), name="grammar-compiler", daemon=True).start()
+        return future
 
     def constraint(self, text: str) -> Constraint:
         """The beginning of one reply. Compiles the text first where it was not prepared."""
@@ -55,16 +66,25 @@ class Grammars:
         )
 
     def close(self) -> None:
-        for pool in (self._compiler, self._masker):
-            pool.shutdown(wait=False, cancel_futures=True)
+        self._masker.shutdown(wait=False, cancel_futures=True)
 
     def _forget(self, text: str) -> None:
         # Its replies share what the lexer found out; where that is too much, the next one starts anew.
         with self._keeping:
             self._compiled.pop(text, None)
 
-    def _prepare(self, text: str) -> None:
-        self._matcher(text)
+    def _prepare(self, text: str, future: Future[None]) -> None:
+        with self._turns_to_compile:
+            try:
+                self._matcher(text)
+            except GrammarError as error:
+                future.set_exception(error)
+            except Exception as error:  # noqa: BLE001 - a thread's boundary: who waits must hear of it
+                future.set_exception(GrammarError(f"the library failed with {type(error).__name__}"))
+            else:
+                future.set_result(None)
+        with self._keeping:
+            del self._compiling[text]
 
     def _matcher(self, text: str) -> LLMatcher:
         if len(text) > LONGEST_GRAMMAR:
