@@ -98,9 +98,7 @@ def test_the_learner_computes_the_same_log_probs() -> None:
     temperatures = [0.0, 0.3, 1.0, 1.8] * 5
     samplings = [Sampling(temperature=temperature) for temperature in temperatures]
     drawn = draw(rows, samplings, [Dice(row) for row in range(20)])
-    again = chosen_log_probs(
-        rows, torch.tensor(token_ids(drawn)).unsqueeze(1), torch.tensor(temperatures)
-    )
+    again = chosen_log_probs(rows, torch.tensor(token_ids(drawn)).unsqueeze(1), torch.tensor(temperatures))
     assert again.squeeze(1).tolist() == pytest.approx([one.logprob for one in drawn], abs=1e-6)
 
 
