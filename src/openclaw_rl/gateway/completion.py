@@ -19,7 +19,7 @@ from openclaw_rl.model import Message, Sampling, Tool, Turn, TurnKind, TurnState
 from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.dialects import ToolCall
 from openclaw_rl.policy.engine import EngineError, Generation, SampledToken
-from openclaw_rl.policy.reply import Part, ReplyReader, Thought, joined
+from openclaw_rl.policy.reply import Part, ReplyReader, Thought, continues, joined
 from openclaw_rl.store.conversations import Conversations
 from openclaw_rl.store.progress import UNREAD_CALLS
 
@@ -72,14 +72,16 @@ class Delta:
 
 def whole_parts(deltas: Iterable[Delta]) -> tuple[Delta, ...]:
     """The same pieces, with neighbouring pieces of text or of thought made one."""
-    made: list[Delta] = []
+    runs: list[list[Delta]] = []
     for delta in deltas:
-        one = joined(made[-1].part, delta.part) if made else None
-        if one is None:
-            made.append(delta)
+        if runs and continues(runs[-1][-1].part, delta.part):
+            runs[-1].append(delta)
         else:
-            made[-1] = Delta(one, made[-1].tokens + delta.tokens)
-    return tuple(made)
+            runs.append([delta])
+    return tuple(
+        Delta(joined([delta.part for delta in run]), tuple(token for delta in run for token in delta.tokens))
+        for run in runs
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,13 +131,17 @@ class ReplyReader:
         return list(parts)
 
 
-def joined(last: Part | None, part: Part) -> Part | None:
-    """Two neighbouring pieces of text, or of thought, as one; None for any others."""
-    if isinstance(part, str) and isinstance(last, str):
-        return last + part
-    if isinstance(part, Thought) and isinstance(last, Thought):
-        return Thought(last.text + part.text)
-    return None
+def continues(before: Part, part: Part) -> bool:
+    """Whether a piece goes on with the piece before it: both are text, or both are thought."""
+    return type(before) is type(part) and not isinstance(part, ToolCall)
+
+
+def joined(pieces: Sequence[Part]) -> Part:
+    """Pieces of which each continues the one before, as one."""
+    if isinstance(pieces[0], ToolCall):
+        return pieces[0]
+    text = "".join(piece.text if isinstance(piece, Thought) else str(piece) for piece in pieces)
+    return Thought(text) if isinstance(pieces[0], Thought) else text
 
 
 def _begun_tag(text: str, tag: str) -> int:

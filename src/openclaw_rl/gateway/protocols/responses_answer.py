@@ -9,7 +9,7 @@ from openclaw_rl.gateway.answer import Head, compact, token_fields
 from openclaw_rl.gateway.completion import Completion, Delta, TokenLogprob, whole_parts
 from openclaw_rl.gateway.errors import ENGINE_FAILED
 from openclaw_rl.policy.dialects import ToolCall
-from openclaw_rl.policy.reply import Part, Thought
+from openclaw_rl.policy.reply import Part, Thought, continues
 
 _NOTHING = Delta("", ())
 _PREFIX = "turn_"
@@ -49,10 +49,12 @@ class ResponsesAnswer:
 
     def delta(self, choice: int, delta: Delta) -> bytes:
         part = delta.part
+        if not self._head.logprobs:  # then nobody is told the tokens, and they need not be kept
+            delta = Delta(part, ())
         if isinstance(part, ToolCall):
             return self._close("completed") + self._begin(delta) + self._grow(part.arguments)
         events = b""
-        if not (self._is_open and type(self._told[-1].part) is type(part)):
+        if not (self._is_open and continues(self._told[-1].part, part)):
             events = self._close("completed") + self._begin(delta)
         else:
             self._told[-1:] = whole_parts([self._told[-1], delta])
