@@ -47,7 +47,7 @@ class TurnState(StrEnum):
     NO_SIGNAL = "no_signal"
     """Judged, but with neither a score nor a hint to learn from."""
     SET_ASIDE = "set_aside"
-    """Too old, too long or otherwise unfit when the learner came to it."""
+    """Too old, too long or otherwise unfit to learn from, or sampled under a grammar."""
 
 
 class VersionState(StrEnum):
@@ -65,7 +65,7 @@ class VersionState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How tokens were drawn. Log-probs are always those of the full vocabulary at `temperature`
-    (at 1.0 when `temperature` is 0, which means greedy)."""
+    (at 1.0 when `temperature` is 0, which means greedy), whatever top-p, top-k and a grammar left of it."""
 
     temperature: float = 1.0
     top_p: float = 1.0
@@ -74,6 +74,11 @@ class Sampling:
     max_tokens: int = 512
     stop: tuple[str, ...] = ()
     seed: int | None = None
+    grammar: str = ""
+    """What the reply had to match, as llguidance's Lark text; empty for a free reply. Tokens that were drawn
+    under one are no choice of the policy's own, so such a turn never trains."""
+    top_logprobs: int = 0
+    """How many of the likeliest tokens are told beside each sampled one."""
 
 
 @dataclass(frozen=True, slots=True)

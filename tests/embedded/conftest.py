@@ -35,12 +35,14 @@ def network(model_folder: Path) -> Network:
 
 
 @pytest.fixture
-def start_engine(network: Network, tmp_path: Path) -> Iterator[StartEngine]:
+def start_engine(network: Network, model_folder: Path, tmp_path: Path) -> Iterator[StartEngine]:
     """Starts engines with settings of their own; all are shut down after the test."""
     with ExitStack() as engines:
 
         def start(stop_ids: frozenset[int] = NEVER_STOP, **options: Any) -> EmbeddedEngine:
-            return engines.enter_context(running_engine(network, tmp_path, stop_ids, **options))
+            return engines.enter_context(
+                running_engine(network, tmp_path, stop_ids, model_folder / "tokenizer.json", **options)
+            )
 
         yield start
 

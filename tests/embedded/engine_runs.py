@@ -34,6 +34,7 @@ class Reply:
     logprobs: list[float]
     finish: str | None
     version: int
+    alternatives: list[tuple[tuple[int, float], ...]]
 
 
 async def collect(generation: EmbeddedGeneration) -> Reply:
@@ -43,6 +44,7 @@ async def collect(generation: EmbeddedGeneration) -> Reply:
         [token.logprob for token in tokens],
         tokens[-1].finish,
         generation.version,
+        [token.alternatives for token in tokens],
     )
 
 
@@ -76,19 +78,27 @@ def prompt(length: int, seed: int = 0) -> tuple[int, ...]:
 
 
 def new_engine(
-    network: Network, folder: Path, stop_ids: frozenset[int] = NEVER_STOP, **options: Any
+    network: Network,
+    folder: Path,
+    stop_ids: frozenset[int] = NEVER_STOP,
+    tokenizer_file: Path = Path("no-tokenizer.json"),
+    **options: Any,
 ) -> EmbeddedEngine:
-    """An engine on one thread; `options` are its settings."""
+    """An engine on one thread; `options` are its settings. Only grammars need a tokenizer."""
     settings = Settings(data_dir=folder, model={"device": "cpu"}, engine={"threads": 1, **options})
-    return EmbeddedEngine(network, stop_ids, settings, CoreShare(folder, "server", 1))
+    return EmbeddedEngine(network, stop_ids, settings, CoreShare(folder, "server", 1), tokenizer_file)
 
 
 @contextmanager
 def running_engine(
-    network: Network, folder: Path, stop_ids: frozenset[int] = NEVER_STOP, **options: Any
+    network: Network,
+    folder: Path,
+    stop_ids: frozenset[int] = NEVER_STOP,
+    tokenizer_file: Path = Path("no-tokenizer.json"),
+    **options: Any,
 ) -> Iterator[EmbeddedEngine]:
     """An engine of its own that is shut down at the end of the block."""
-    engine = new_engine(network, folder, stop_ids, **options)
+    engine = new_engine(network, folder, stop_ids, tokenizer_file, **options)
     try:
         yield engine
     finally:

@@ -14,6 +14,7 @@ from openclaw_rl.policy.engine import (
     EngineBusyError,
     EngineError,
     FinishReason,
+    GrammarError,
     PromptTooLongError,
     SampledToken,
     UnknownVersionError,
@@ -39,6 +40,7 @@ class ScriptedGeneration:
         self._engine = engine
         self._script = script
         self._budget = sampling.max_tokens
+        self._alternatives = sampling.top_logprobs
         self.version = version
         self.cancelled = False
         self.ended = False
@@ -67,7 +69,10 @@ class ScriptedGeneration:
             last = position == len(ids) - 1
             self.ended = last
             self._engine.sampled += 1
-            yield SampledToken(token_id, -0.5 - position / 1024, finish if last else None)
+            logprob = -0.5 - position / 1024
+            # The one that was sampled, and then others.
+            likeliest = tuple((token_id + each, logprob - each) for each in range(self._alternatives))
+            yield SampledToken(token_id, logprob, finish if last else None, likeliest)
 
 
 class ScriptedEngine:
@@ -83,6 +88,10 @@ class ScriptedEngine:
         self.failing_publications = 0
         """So many of the next ones fail, through no fault of the version."""
         self.scripts: deque[Script] = deque()
+        self.prepared: list[str] = []
+        """The grammars that were to be compiled."""
+        self.uncompilable = ""
+        """No grammar with this in it can be compiled."""
         self.busy = False
         self.room: int | None = None
         """So many generations more are admitted; None admits any number."""
@@ -109,6 +118,11 @@ class ScriptedEngine:
         script = self.scripts.popleft() if self.scripts else Script()
         pinned = self.serving_version if version is None else version
         return ScriptedGeneration(self, script, sampling, pinned)
+
+    async def prepare_grammar(self, grammar: str) -> None:
+        self.prepared.append(grammar)
+        if self.uncompilable and self.uncompilable in grammar:
+            raise GrammarError(f"{self.uncompilable} is not known")
 
     async def publish(self, version: PolicyVersion, *, serve: bool = True) -> None:
         self.published.append((version.number, serve))

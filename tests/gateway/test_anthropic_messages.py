@@ -211,7 +211,7 @@ def test_tools_that_only_anthropics_models_know_are_left_out(
             "messages.0.content.0.content.0: ",
         ),
         ({"messages": [{"role": "user", "content": [{"text": "no type"}]}]}, "messages.0.content.0.type: "),
-        ({"tool_choice": {"type": "any"}}, "tool_choice: forced"),
+        ({"tool_choice": {"type": "any"}}, "tool_choice: a call is required, but no tool was offered"),
         ({"tools": [{"input_schema": {}}]}, "tools.0.name: "),
         ({"temperature": 9}, "temperature: "),
     ],

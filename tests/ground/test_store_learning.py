@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ground_nouns import add_sample, add_turn, an_update, follow, judge, state_of
 
-from openclaw_rl.model import TurnState, VersionState
+from openclaw_rl.model import Sampling, Score, TurnState, VersionState
 from openclaw_rl.store import ConflictError, Store
 
 
@@ -53,6 +53,25 @@ def test_a_sample_can_be_looked_up_by_its_turn_once_it_was_judged(store: Store) 
     sample = store.learning.sample(turn.id)
     assert sample is not None
     assert (sample.turn.id, sample.reward) == (turn.id, 1.0)
+
+
+@pytest.mark.parametrize(("score", "hint"), [(1, None), (0, "Look first.")])
+def test_a_turn_under_a_grammar_is_judged_and_never_waits_for_an_update(
+    store: Store, score: Score, hint: str | None
+) -> None:
+    turn = add_turn(store, sampling=Sampling(grammar='start: "x"'))
+    assert judge(store, turn, follow(store, turn), score, hint) is TurnState.SET_ASIDE
+    ((_, reason, _),) = store.conversations.reasons()
+    assert "sampled under a grammar" in reason
+    assert store.learning.waiting_samples(10) == []
+    assert len(store.learning.judgements(turn.id)) == 1
+    free = add_sample(store)
+    assert [sample.turn.id for sample in store.learning.waiting_samples(10)] == [free.id]
+
+
+def test_a_turn_under_a_grammar_that_nobody_could_judge_says_that(store: Store) -> None:
+    turn = add_turn(store, sampling=Sampling(grammar='start: "x"'))
+    assert judge(store, turn, follow(store, turn), None) is TurnState.UNJUDGED
 
 
 def test_a_sample_set_aside_leaves_the_queue_with_its_reason(store: Store) -> None:

@@ -89,6 +89,34 @@ def test_what_models_of_a_family_write_is_read(
 
 
 @pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "5", 5),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "null", None),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "5", "5"),
+        ({"$ref": "#/$defs/Day"}, "5", 5),
+        ({"oneOf": [{"$ref": "#/$defs/Day"}, {"type": "boolean"}]}, "true", True),
+        ({"$ref": "#/$defs/Loop"}, "5", "5"),
+        ({"$ref": "#/$defs/Nothing"}, "5", "5"),
+        ({"enum": ["1", "2"]}, "1", "1"),
+        ({"enum": [1, 2]}, "1", 1),
+        ({"const": None}, "null", None),
+    ],
+)
+def test_a_parameter_is_typed_through_references_and_alternatives(
+    schema: Any, text: str, value: object
+) -> None:
+    edit = tool("edit", x=schema)
+    edit["function"]["parameters"]["$defs"] = {
+        "Day": {"type": "integer"},
+        "Loop": {"anyOf": [{"$ref": "#/$defs/Loop"}]},
+    }
+    written = f"<tool_call><function=edit><parameter=x>\n{text}\n</parameter></function></tool_call>"
+    (call,) = parse(written, QWEN3_CODER, [edit])[1]
+    assert json.loads(call.arguments) == {"x": value}
+
+
+@pytest.mark.parametrize(
     ("dialect", "text"),
     [
         (QWEN3_CODER, "<tool_call>read a</tool_call>"),

@@ -11,7 +11,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "embedded"))
 
 from running_processes import House
-from tiny_model import make_tiny_model
+from tiny_model import llama, make_tiny_model
 
 
 @pytest.fixture(scope="session")
@@ -23,4 +23,18 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def house(model_folder: Path, tmp_path: Path) -> Iterator[House]:
     """Processes started through it are ended after the test."""
     with House(tmp_path, model_folder) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def roomy_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model with a context that tools fit into."""
+    folder = tmp_path_factory.mktemp("models") / "roomy"
+    make_tiny_model(folder)
+    return make_tiny_model(folder, llama(vocab_size=300, max_position_embeddings=2048))
+
+
+@pytest.fixture
+def roomy_house(roomy_model: Path, tmp_path: Path) -> Iterator[House]:
+    with House(tmp_path, roomy_model) as opened:
         yield opened

@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 
-import pytest
 from running_processes import House
-from tiny_model import llama, make_tiny_model
 
 from openclaw_rl.model import TurnKind
-
-
-@pytest.fixture(scope="module")
-def roomy_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny model with a context that tools fit into."""
-    folder = tmp_path_factory.mktemp("models") / "roomy"
-    make_tiny_model(folder)
-    return make_tiny_model(folder, llama(vocab_size=300, max_position_embeddings=2048))
-
-
-@pytest.fixture
-def roomy_house(roomy_model: Path, tmp_path: Path) -> Iterator[House]:
-    with House(tmp_path, roomy_model) as opened:
-        yield opened
 
 
 def findings(house: House, *arguments: str) -> tuple[int, dict[str, tuple[str, str]]]:

@@ -59,6 +59,7 @@ def status(service: Service, tenant: str) -> dict[str, Any]:
         "running_requests": service.facts["active_requests"],
         "held_requests": service.back_pressure.held,
         "unread_tool_calls": service.unread_calls,
+        "loosened_schemas": service.loosened_schemas,
         "ignored_fields": dict(service.ignored.most_common()),
         "processes": [
             {

@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from openclaw_rl.gateway import models, sides
 from openclaw_rl.gateway.completion import Plan, RunningTurn
 from openclaw_rl.gateway.completion_request import CompletionRequest
+from openclaw_rl.gateway.constraint import grammar_for
 from openclaw_rl.gateway.errors import bad_request
 from openclaw_rl.gateway.normalise import Conversation
 from openclaw_rl.gateway.service import Service
@@ -53,6 +54,7 @@ async def admit(
     pinned = await models.pinned_version(service, request.model)
     context_length = service.engine.context_length
     prompt = await to_thread.run_sync(read_prompt, service.template, request, context_length)
+    grammar = await grammar_for(service, request, inside_thought=prompt.inside_thought)
     conversation = await to_thread.run_sync(Conversation.of, request.messages)
     kind, kind_reason = sides.classify(request.messages, stated, pinned=pinned is not None)
     place = await to_thread.run_sync(
@@ -62,7 +64,8 @@ async def admit(
     if room < 1:
         raise PromptTooLongError(len(prompt.token_ids), context_length, at_least=not prompt.is_whole)
     samplings = [
-        request.sampling(service.settings.sampling, room, choice) for choice in range(request.choices)
+        request.sampling(service.settings.sampling, room, choice, grammar)
+        for choice in range(request.choices)
     ]
 
     async def enter() -> list[Generation]:

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from openclaw_rl.gateway.completion import Completion, Delta, RunningTurn
+from openclaw_rl.gateway.completion import Completion, Delta, RunningTurn, TokenLogprob
+
+_UNFINISHED = "\ufffd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,13 @@ class Answer(Protocol):
     def failure(self) -> bytes:
         """The last event of a stream that broke."""
         ...
+
+
+def token_fields(token: TokenLogprob) -> dict[str, Any]:
+    """One token in the form that OpenAI's protocols share."""
+    # A token that is part of a character has bytes that its text does not tell.
+    bytes_ = None if _UNFINISHED in token.text else list(token.text.encode())
+    return {"token": token.text, "logprob": token.logprob, "bytes": bytes_}
 
 
 def compact(body: dict[str, Any]) -> str:

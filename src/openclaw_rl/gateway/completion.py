@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 
 from anyio import to_thread
@@ -18,8 +18,8 @@ from openclaw_rl.gateway.normalise import Conversation
 from openclaw_rl.model import Message, Sampling, Tool, Turn, TurnKind, TurnState
 from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.dialects import ToolCall
-from openclaw_rl.policy.engine import EngineError, Generation
-from openclaw_rl.policy.reply import Part, ReplyReader, Thought, joined
+from openclaw_rl.policy.engine import EngineError, Generation, SampledToken
+from openclaw_rl.policy.reply import Part, ReplyReader, Thought, continues, joined
 from openclaw_rl.store.conversations import Conversations
 from openclaw_rl.store.progress import UNREAD_CALLS
 
@@ -58,6 +58,8 @@ class TokenLogprob:
 
     text: str
     logprob: float
+    alternatives: tuple[TokenLogprob, ...] = ()
+    """The likeliest tokens in its place, as many as were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +70,25 @@ class Delta:
     tokens: tuple[TokenLogprob, ...]
 
 
+def whole_parts(deltas: Iterable[Delta]) -> tuple[Delta, ...]:
+    """The same pieces, with neighbouring pieces of text or of thought made one."""
+    runs: list[list[Delta]] = []
+    for delta in deltas:
+        if runs and continues(runs[-1][-1].part, delta.part):
+            runs[-1].append(delta)
+        else:
+            runs.append([delta])
+    return tuple(
+        Delta(joined([delta.part for delta in run]), tuple(token for delta in run for token in delta.tokens))
+        for run in runs
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
     """The result of a turn, durable in the store; every answer to the client is written from it."""
 
-    parts: tuple[Part, ...]
+    deltas: tuple[Delta, ...]
     """In order; no two pieces of text, or of thought, come one after the other."""
     finish_reason: str
     stopped_by: str
@@ -84,6 +100,10 @@ class Completion:
     thought_tokens: int
     unread_calls: int
     """What looks like a tool call in the text and could not be read as one."""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return tuple(delta.part for delta in self.deltas)
 
     @property
     def text(self) -> str:
@@ -147,7 +167,7 @@ class RunningTurn:
         self._ids: list[int] = []
         self._tokens: list[TokenLogprob] = []
         self._logprobs: list[float] = []
-        self._parts: list[Part] = []
+        self._deltas: list[Delta] = []
         self._told = 0  # tokens that went out with a delta
         self._thought_tokens = 0
         self._has_call = False
@@ -197,7 +217,7 @@ class RunningTurn:
     def _completion(self, *, aborted: bool) -> Completion:
         finish = "tool_calls" if self._has_call and self._finish == "stop" else self._finish
         return Completion(
-            parts=joined(self._parts),
+            deltas=whole_parts(self._deltas),
             finish_reason=_ABORTED if aborted else finish,
             stopped_by=self._detokenizer.stopped_by,
             prompt_tokens=len(self.plan.prompt_ids),
@@ -211,7 +231,7 @@ class RunningTurn:
         async for token in self._generation:
             self._ids.append(token.token_id)
             self._logprobs.append(token.logprob)
-            self._tokens.append(TokenLogprob(self._text_of(token.token_id), token.logprob))
+            self._tokens.append(self._told_token(token))
             if token.finish:
                 self._finish = token.finish
             if not (token.finish == "stop" and token.token_id in self._template.stop_ids):
@@ -230,6 +250,12 @@ class RunningTurn:
     def _has_only_call(self) -> bool:
         return self._has_call and self.plan.one_call
 
+    def _told_token(self, token: SampledToken) -> TokenLogprob:
+        alternatives = tuple(
+            TokenLogprob(self._text_of(each), logprob) for each, logprob in token.alternatives
+        )
+        return TokenLogprob(self._text_of(token.token_id), token.logprob, alternatives)
+
     def _text_of(self, token_id: int) -> str:
         return self._template.decode([token_id], skip_special_tokens=False)
 
@@ -242,8 +268,8 @@ class RunningTurn:
             if isinstance(part, Thought):
                 self._thought_tokens += len(fresh)
             self._has_call = self._has_call or isinstance(part, ToolCall)
-            self._parts.append(part)
-            self._events.put_nowait(Delta(part, fresh))
+            self._deltas.append(Delta(part, fresh))
+            self._events.put_nowait(self._deltas[-1])
 
     def _failure(self) -> str:
         """Why the turn has no result; empty when it has one."""

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from openclaw_rl.config import SamplingSettings
-from openclaw_rl.gateway.errors import ApiError, bad_request
 from openclaw_rl.model import Message, Sampling, Tool
+from openclaw_rl.policy.grammars import ReplyForm
 
 MAX_CHOICES = 8
 MAX_MESSAGES = 10_000
 MAX_STOPS = 64
+MAX_TOP_LOGPROBS = 20
 _SMALLEST_TOP_P = 1e-6
 
 
@@ -37,7 +38,13 @@ class CompletionRequest:
     choices: int = 1
     one_call: bool = False
     """The reply ends with its first tool call."""
+    must_call: tuple[str, ...] = ()
+    """The reply is one call of one of these tools."""
+    form: ReplyForm | None = None
+    """What the answer must look like, where it is not free; tools may be called all the same."""
     logprobs: bool = False
+    top_logprobs: int = 0
+    """How many of the likeliest tokens are told beside each sampled one."""
     stream: bool = False
     session_names: tuple[str | None, ...] = ()
     """What may name the session, the most telling first."""
@@ -46,7 +53,7 @@ class CompletionRequest:
     ignored: tuple[str, ...] = ()
     """Fields and kinds of tools that this server does nothing with."""
 
-    def sampling(self, defaults: SamplingSettings, room: int, choice: int = 0) -> Sampling:
+    def sampling(self, defaults: SamplingSettings, room: int, choice: int = 0, grammar: str = "") -> Sampling:
         """How to draw the tokens of one choice; `room` is how many the context leaves for them."""
         top_p = defaults.top_p if self.top_p is None else self.top_p
         wanted = defaults.max_tokens if self.max_tokens is None else self.max_tokens
@@ -59,6 +66,8 @@ class CompletionRequest:
             stop=tuple(text for text in self.stop if text),
             # With one seed for all, every choice would be the same.
             seed=None if self.seed is None else self.seed + choice,
+            grammar=grammar,
+            top_logprobs=self.top_logprobs,
         )
 
 
@@ -66,10 +75,3 @@ def function_tool(**function: Any) -> Tool:
     """A function that the policy is offered, in OpenAI's chat form, of the fields that are given."""
     given = {name: value for name, value in function.items() if value is not None}
     return {"type": "function", "function": given}
-
-
-def forced_tool_choice() -> ApiError:
-    """The refusal of a tool choice that only constrained decoding could keep."""
-    return bad_request(
-        "tool_choice: forced tool choice is not supported yet; send auto or none", "tool_choice"
-    )

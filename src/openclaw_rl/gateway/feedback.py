@@ -17,7 +17,7 @@ from openclaw_rl.store.conversations import Conversations
 
 _TOO_LATE = {
     TurnState.TRAINED: "was already trained, so this changes nothing; the words are kept beside it",
-    TurnState.SET_ASIDE: "was set aside by the learner, so this changes nothing; the words are kept",
+    TurnState.SET_ASIDE: "was set aside as unfit to learn from, so this changes nothing; the words are kept",
 }
 _NEWEST_TURNS = 200
 """A session's outcome is looked for among so many; the others are older helper calls' or replaced."""

@@ -44,6 +44,8 @@ class Service:
         """What clients sent that this server does nothing with, and how often."""
         self.unread_calls = 0
         """What looked like tool calls in replies and could not be read as such."""
+        self.loosened_schemas = 0
+        """Schemas of forced calls and of forms not strict of which a part could not be enforced."""
         self._running: set[RunningTurn] = set()
         self._sampled_by_ended = 0
 
@@ -69,6 +71,7 @@ class Service:
             "held_requests": self.back_pressure.held,
             "ignored_fields": self.ignored.total(),
             "unread_tool_calls": self.unread_calls,
+            "loosened_schemas": self.loosened_schemas,
         }
 
     def count_ignored(self, names: Iterable[str]) -> None:

@@ -74,6 +74,10 @@ class ChatTemplate:
         self._template = environment.from_string(template)
         self.has_tools_branch = "tools" in find_undeclared_variables(environment.parse(template))
         self.dialect = dialect_of(template, offers_tools=self.has_tools_branch)
+        self.thinks = THINK in template
+        """Whether the template knows thoughts."""
+        self.names_calls_first = "[ARGS]" in template
+        """Of Mistral's two forms the newer: a call's name, then its arguments."""
         if self.dialect is PLAIN:
             log.warning(
                 "the model's chat template offers tools in a form that is not known here; calls are "

@@ -127,8 +127,9 @@ _PARAMETER = re.compile(r"\s*<parameter=([^>\s]+)>(.*?)(?:</parameter>|(?=<param
 def _read_xml(block: str, tools: ToolsByName) -> list[ToolCall]:
     calls = []
     for name, body in _all(_FUNCTION, block):
-        properties = _properties(tools.get(name, {}))
-        values = {key: _typed(text, properties.get(key)) for key, text in _all(_PARAMETER, body)}
+        schema = (tools.get(name, {}).get("function") or {}).get("parameters")
+        properties = _properties(schema)
+        values = {key: _typed(text, properties.get(key), schema) for key, text in _all(_PARAMETER, body)}
         calls.append(new_call(name, values))
     if not calls:
         raise ValueError("there is no call")
@@ -146,25 +147,75 @@ def _all(pattern: re.Pattern[str], text: str) -> list[tuple[str, str]]:
     return found
 
 
-def _properties(tool: Tool) -> dict[str, Any]:
-    parameters = (tool.get("function") or {}).get("parameters")
+def _properties(parameters: Any) -> dict[str, Any]:
     properties = parameters.get("properties") if isinstance(parameters, dict) else None
     return properties if isinstance(properties, dict) else {}
 
 
-def _typed(text: str, schema: Any) -> Any:
+def _typed(text: str, schema: Any, root: Any) -> Any:
     """A parameter's text as the value that its schema asks for; text where it does not say."""
     text = text.removeprefix("\n").removesuffix("\n")
-    kinds = schema.get("type") if isinstance(schema, dict) else None
-    kinds = kinds if isinstance(kinds, list) else [kinds]
-    if "string" in kinds:
+    found = leaves(schema, root)
+    if any("string" in leaf.kinds for leaf in found):
         return text
+    says = any(leaf.kinds for leaf in found)
     try:
         value = loads(text)
     except (ValueError, RecursionError):
-        return {"True": True, "False": False, "None": None}.get(text, text) if kinds != [None] else text
+        return {"True": True, "False": False, "None": None}.get(text, text) if says else text
     # Without a type only what can be nothing but JSON is read as such.
-    return value if kinds != [None] or isinstance(value, dict | list) else text
+    return value if says or isinstance(value, dict | list) else text
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One of the things that a schema lets a value be."""
+
+    schema: dict[str, Any]
+    kinds: frozenset[str]
+    """JSON Schema's names of its types; empty where it does not say."""
+
+
+_KINDS = {str: "string", bool: "boolean", int: "number", float: "number", list: "array", dict: "object"}
+_MOST_LEAVES = 100
+
+
+def leaves(schema: Any, root: Any) -> list[Leaf]:
+    """What `schema` lets a value be, with references into `root` and alternatives followed."""
+    found: list[Leaf] = []
+    seen: list[Any] = []
+    waiting = [schema]
+    while waiting and len(seen) < _MOST_LEAVES:
+        inner = waiting.pop(0)
+        if not isinstance(inner, dict) or any(inner is one for one in seen):
+            continue
+        seen.append(inner)
+        if isinstance(inner.get("$ref"), str):
+            waiting.append(_referred(inner["$ref"], root))
+        elif "type" not in inner and (
+            options := inner.get("anyOf") or inner.get("oneOf") or inner.get("allOf")
+        ):
+            waiting += options if isinstance(options, list) else []
+        else:
+            found.append(Leaf(inner, _kinds(inner)))
+    return found
+
+
+def _kinds(schema: dict[str, Any]) -> frozenset[str]:
+    given = schema.get("type")
+    if given is None:
+        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        given = [_KINDS.get(type(value), "null") for value in values] if isinstance(values, list) else []
+    given = given if isinstance(given, list) else [given]
+    return frozenset(kind for kind in given if isinstance(kind, str))
+
+
+def _referred(reference: str, root: Any) -> Any:
+    """What a reference within a schema points to; None where that is nothing."""
+    inner = root
+    for name in reference.removeprefix("#").strip("/").split("/"):
+        inner = inner.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(inner, dict) else None
+    return inner
 
 
 def _refuse_constant(name: str) -> NoReturn:

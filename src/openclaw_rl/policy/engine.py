@@ -37,6 +37,10 @@ class PromptTooLongError(EngineError):
         )
 
 
+class GrammarError(EngineError):
+    """A grammar that the engine cannot compile; `str(error)` says why."""
+
+
 class UnknownVersionError(EngineError):
     """The asked policy version does not exist or cannot be loaded."""
 
@@ -49,13 +53,18 @@ class BadVersionError(EngineError):
 class SampledToken:
     """One token as it was drawn.
 
-    `logprob` is log softmax(logits / temperature) of the full vocabulary, before top-p and top-k, at the
-    request's temperature (1.0 when greedy). `finish` is set on the last token alone.
+    `logprob` is log softmax(logits / temperature) of the full vocabulary, before top-p, top-k and the
+    grammar, at the request's temperature (1.0 when greedy): the policy's own, also where a grammar left it
+    no choice. `finish` is set on the last token alone; a reply whose budget ends within its grammar
+    finishes as "length".
     """
 
     token_id: int
     logprob: float
     finish: FinishReason | None = None
+    alternatives: tuple[tuple[int, float], ...] = ()
+    """The `sampling.top_logprobs` likeliest tokens here with their log-probs, defined as above, the likeliest
+    first. The sampled one need not be among them."""
 
 
 class Generation(Protocol):
@@ -92,7 +101,14 @@ class PolicyEngine(Protocol):
         """Admit a request; returns at once. `sampling.stop` is not the engine's: see `detokenizer`.
 
         The reply's budget is cut to what the context leaves. Raises PromptTooLongError, EngineBusyError,
-        or UnknownVersionError when a version is asked that was never published here.
+        GrammarError, or UnknownVersionError when a version is asked that was never published here.
+        """
+        ...
+
+    async def prepare_grammar(self, grammar: str) -> None:
+        """Compile what a `Sampling.grammar` will be, so that `generate` finds it ready.
+
+        Raises GrammarError, which says why it cannot be compiled.
         """
         ...
 

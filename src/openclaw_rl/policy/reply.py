@@ -6,7 +6,7 @@ One rule for thoughts: a reply that begins with `<think>`, or whose prompt ended
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.model import Tool
@@ -131,18 +131,17 @@ class ReplyReader:
         return list(parts)
 
 
-def joined(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """The same parts, with neighbouring pieces of text or of thought made one."""
-    made: list[Part] = []
-    for part in parts:
-        last = made[-1] if made else None
-        if isinstance(part, str) and isinstance(last, str):
-            made[-1] = last + part
-        elif isinstance(part, Thought) and isinstance(last, Thought):
-            made[-1] = Thought(last.text + part.text)
-        else:
-            made.append(part)
-    return tuple(made)
+def continues(before: Part, part: Part) -> bool:
+    """Whether a piece goes on with the piece before it: both are text, or both are thought."""
+    return type(before) is type(part) and not isinstance(part, ToolCall)
+
+
+def joined(pieces: Sequence[Part]) -> Part:
+    """Pieces of which each continues the one before, as one."""
+    if isinstance(pieces[0], ToolCall):
+        return pieces[0]
+    text = "".join(piece.text if isinstance(piece, Thought) else str(piece) for piece in pieces)
+    return Thought(text) if isinstance(pieces[0], Thought) else text
 
 
 def _begun_tag(text: str, tag: str) -> int:

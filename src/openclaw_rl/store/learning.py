@@ -26,6 +26,9 @@ from openclaw_rl.model import (
 from openclaw_rl.store import rows, schema
 from openclaw_rl.store.database import Database
 
+UNDER_A_GRAMMAR = "judged, but sampled under a grammar: its tokens were not the policy's own choice"
+"""Why a turn with a forced call or a structured reply does not train."""
+
 
 class ConflictError(RuntimeError):
     """Someone else trained or changed a sample of an update, or took its number; nothing was recorded."""
@@ -85,6 +88,9 @@ class Learning:
         )
         with self._database.write() as connection:
             connection.execute(insert(schema.judgements).values(**rows.row_of_judgement(judgement)))
+            grammar = select(turns.c.sampling["grammar"].as_string()).where(turns.c.id == judgement.turn_id)
+            if state is TurnState.WAITING_UPDATE and connection.execute(grammar).scalar():
+                state, reason = TurnState.SET_ASIDE, UNDER_A_GRAMMAR
             moved = connection.execute(
                 update(turns)
                 .where(

@@ -26,7 +26,7 @@ MEANING: Mapping[TurnState, str] = {
     TurnState.ABORTED: "aborted",
     TurnState.UNJUDGED: "unjudged: no vote could be read",
     TurnState.NO_SIGNAL: "judged, without a signal",
-    TurnState.SET_ASIDE: "set aside by the learner",
+    TurnState.SET_ASIDE: "set aside, unfit to learn from",
 }
 _AS_A_RULE = {
     TurnState.WAITING_NEXT_STATE: "waits for the next message of its conversation",

@@ -16,8 +16,18 @@ from openclaw_rl.gateway.completion_request import (
     MAX_CHOICES,
     MAX_MESSAGES,
     MAX_STOPS,
+    MAX_TOP_LOGPROBS,
     CompletionRequest,
-    forced_tool_choice,
+)
+from openclaw_rl.gateway.demands import (
+    Mode,
+    format_asked,
+    listed,
+    mode_of,
+    offered,
+    one_form,
+    structured_outputs,
+    unknown_choice,
 )
 from openclaw_rl.gateway.errors import bad_request
 
@@ -82,8 +92,9 @@ class ChatRequest(SessionFields):
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     response_format: dict[str, Any] | None = None
+    structured_outputs: dict[str, Any] | None = None
     user: str | None = None
     metadata: dict[str, Any] | None = None
     prompt_cache_key: str | None = None
@@ -93,15 +104,22 @@ class ChatRequest(SessionFields):
 
         Raises ApiError for what we would otherwise have to answer wrongly.
         """
-        self._refuse_unsupported()
+        if self.top_logprobs and not self.logprobs:
+            raise bad_request("top_logprobs: send logprobs true with it", "top_logprobs")
         tools = [tool for tool in body.get("tools") or () if is_function(tool)]
         others = [f"tools of type {tool.type}" for tool in self.tools or () if isinstance(tool, OtherTool)]
+        mode, names = _choice(self.tool_choice)
+        offer, must_call = offered(tools, mode, names)
+        forms = (
+            format_asked(self.response_format, "response_format", "response_format.json_schema.schema"),
+            structured_outputs(self.structured_outputs) if self.structured_outputs else None,
+        )
         limits = [limit for limit in (self.max_tokens, self.max_completion_tokens) if limit is not None]
         in_metadata = (self.metadata or {}).get("session_id")
         return CompletionRequest(
             model=self.model,
             messages=tuple(body["messages"]),
-            tools=() if self.tool_choice == "none" else tuple(tools),
+            tools=offer,
             temperature=self.temperature,
             top_p=self.top_p,
             top_k=self.top_k,
@@ -110,7 +128,10 @@ class ChatRequest(SessionFields):
             seed=self.seed,
             choices=self.n or 1,
             one_call=self.parallel_tool_calls is False,
+            must_call=must_call,
+            form=one_form(forms, must_call),
             logprobs=bool(self.logprobs),
+            top_logprobs=self.top_logprobs or 0,
             stream=bool(self.stream),
             session_names=(
                 self.session_id,
@@ -123,16 +144,21 @@ class ChatRequest(SessionFields):
             ignored=(*self.ignored_fields(body), *others),
         )
 
-    def _refuse_unsupported(self) -> None:
-        if self.top_logprobs:
-            raise bad_request(
-                "top_logprobs: only the sampled tokens' log-probs are given; leave it out or send 0",
-                "top_logprobs",
-            )
-        if self.response_format is not None and self.response_format.get("type") != "text":
-            raise bad_request(
-                'response_format: structured output is not supported yet; send {"type": "text"} or nothing',
-                "response_format",
-            )
-        if self.tool_choice not in (None, "auto", "none"):
-            raise forced_tool_choice()
+
+def _choice(choice: str | dict[str, Any] | None) -> tuple[Mode, list[str] | None]:
+    """What a tool choice asks for, and the tools that it names."""
+    if not isinstance(choice, dict):
+        return mode_of(choice), None
+    if choice.get("type") == "function":
+        return "required", [_name(choice)]
+    if choice.get("type") == "allowed_tools" and isinstance(allowed := choice.get("allowed_tools"), dict):
+        return mode_of(allowed.get("mode")), [_name(tool) for tool in listed(allowed.get("tools"))]
+    raise unknown_choice(choice)
+
+
+def _name(named: Any) -> str:
+    function = named.get("function") if isinstance(named, dict) else None
+    if not (isinstance(function, dict) and isinstance(function.get("name"), str)):
+        raise unknown_choice(named)
+    name: str = function["name"]
+    return name

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from openclaw_rl.gateway.answer import Head, compact
+from openclaw_rl.gateway.answer import Head, compact, token_fields
 from openclaw_rl.gateway.completion import Completion, Delta, TokenLogprob
 from openclaw_rl.gateway.errors import ENGINE_FAILED, error_body
 from openclaw_rl.policy.reply import Thought
 
 DONE = b"data: [DONE]\n\n"
-_UNFINISHED = "\ufffd"
 
 
 class ChatAnswer:
@@ -94,13 +93,7 @@ class ChatAnswer:
             return None
         return {
             "content": [
-                {
-                    "token": token.text,
-                    "logprob": token.logprob,
-                    # A token that is part of a character has bytes that its text does not tell.
-                    "bytes": None if _UNFINISHED in token.text else list(token.text.encode()),
-                    "top_logprobs": [],
-                }
+                {**token_fields(token), "top_logprobs": [token_fields(each) for each in token.alternatives]}
                 for token in tokens
             ],
             "refusal": None,

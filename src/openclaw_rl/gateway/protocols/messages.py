@@ -14,9 +14,9 @@ from openclaw_rl.gateway.completion_request import (
     MAX_MESSAGES,
     MAX_STOPS,
     CompletionRequest,
-    forced_tool_choice,
     function_tool,
 )
+from openclaw_rl.gateway.demands import Mode, offered, unknown_choice
 from openclaw_rl.gateway.errors import bad_request
 from openclaw_rl.model import Message, Tool
 
@@ -72,8 +72,6 @@ class PromptFields(SessionFields):
         Raises ApiError for what we would otherwise have to answer wrongly.
         """
         choice = self.tool_choice or {}
-        if choice.get("type", "auto") not in ("auto", "none"):
-            raise forced_tool_choice()
         if self.messages[-1].role == "assistant":
             raise bad_request(
                 "messages: the last one must be the user's; a reply that is begun cannot be gone on with",
@@ -81,11 +79,13 @@ class PromptFields(SessionFields):
             )
         tools = self.tools or []
         others = [f"tools of type {tool.type}" for tool in tools if not tool.is_function]
-        offered = () if choice.get("type") == "none" else [tool.tool for tool in tools if tool.is_function]
+        mode, names = _choice(choice)
+        offer, must_call = offered([tool.tool for tool in tools if tool.is_function], mode, names)
         return CompletionRequest(
             model=self.model,
             messages=tuple(self._messages()),
-            tools=tuple(offered),
+            tools=offer,
+            must_call=must_call,
             one_call=choice.get("disable_parallel_tool_use") is True,
             session_names=(self.session_id,),
             turn_type=self.turn_type,
@@ -128,6 +128,18 @@ class MessagesRequest(PromptFields):
             stream=bool(self.stream),
             session_names=(*asked.session_names, user_id if isinstance(user_id, str) else None),
         )
+
+
+_MODES: Mapping[Any, Mode] = {"auto": "auto", "none": "none", "any": "required", "tool": "required"}
+
+
+def _choice(choice: Mapping[str, Any]) -> tuple[Mode, list[str] | None]:
+    """What a tool choice asks for, and the tool that it names."""
+    kind = choice.get("type", "auto")
+    name = choice.get("name")
+    if not isinstance(kind, str) or kind not in _MODES or (kind == "tool" and not isinstance(name, str)):
+        raise unknown_choice(choice)
+    return _MODES[kind], [str(name)] if kind == "tool" else None
 
 
 def _assistant(content: str | list[Block], place: str) -> Message:

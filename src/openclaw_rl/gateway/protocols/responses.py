@@ -10,15 +10,19 @@ from pydantic import Field
 from openclaw_rl.gateway.bodies import FIRST_FAULT, Body, SessionFields
 from openclaw_rl.gateway.completion_request import (
     MAX_MESSAGES,
+    MAX_TOP_LOGPROBS,
     CompletionRequest,
-    forced_tool_choice,
     function_tool,
 )
+from openclaw_rl.gateway.demands import Mode, format_asked, listed, mode_of, offered, one_form, unknown_choice
 from openclaw_rl.gateway.errors import bad_request
 from openclaw_rl.model import Message, Tool, Turn
 
 INSTRUCTIONS = "instructions"
 """The name of the system message that a request's instructions become; the next request has its own."""
+
+LOGPROBS = "message.output_text.logprobs"
+"""What `include` names the log-probs of the sampled tokens."""
 
 Text = str | Annotated[list[str | dict[str, Any]], FIRST_FAULT]
 
@@ -69,9 +73,10 @@ class ResponsesRequest(SessionFields):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     text: dict[str, Any] | None = None
+    include: Annotated[list[str], FIRST_FAULT] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
     stream: bool | None = None
     metadata: dict[str, Any] | None = None
@@ -89,16 +94,21 @@ class ResponsesRequest(SessionFields):
             if tool.is_function and not tool.name:
                 raise bad_request(f"tools.{position}.name: Field required", f"tools.{position}.name")
         others = [f"tools of type {tool.type}" for tool in tools if not tool.is_function]
-        offered = () if self.tool_choice == "none" else [tool.tool for tool in tools if tool.is_function]
+        mode, names = _choice(self.tool_choice)
+        offer, must_call = offered([tool.tool for tool in tools if tool.is_function], mode, names)
         in_metadata = (self.metadata or {}).get("session_id")
         return CompletionRequest(
             model=self.model,
             messages=tuple(self._messages(previous)),
-            tools=tuple(offered),
+            tools=offer,
             temperature=self.temperature,
             top_p=self.top_p,
             max_tokens=self.max_output_tokens,
             one_call=self.parallel_tool_calls is False,
+            must_call=must_call,
+            form=one_form([format_asked(self._format, "text.format", "text.format.schema")], must_call),
+            logprobs=LOGPROBS in (self.include or ()) or bool(self.top_logprobs),
+            top_logprobs=self.top_logprobs or 0,
             stream=bool(self.stream),
             session_names=(
                 self.session_id,
@@ -109,7 +119,7 @@ class ResponsesRequest(SessionFields):
             ),
             turn_type=self.turn_type,
             session_done=self.session_done,
-            ignored=(*self.ignored_fields(body), *others),
+            ignored=(*self.ignored_fields(body), *others, *self._not_included),
         )
 
     @property
@@ -125,9 +135,19 @@ class ResponsesRequest(SessionFields):
             "top_p": self.top_p,
             "max_output_tokens": self.max_output_tokens,
             "metadata": self.metadata or {},
-            "text": {"format": {"type": "text"}},
+            "text": {"format": self._format or {"type": "text"}},
+            "top_logprobs": self.top_logprobs or 0,
             "truncation": "disabled",
         }
+
+    @property
+    def _format(self) -> dict[str, Any] | None:
+        given = (self.text or {}).get("format")
+        return given if isinstance(given, dict) else None
+
+    @property
+    def _not_included(self) -> list[str]:
+        return [f"include {name}" for name in self.include or () if name != LOGPROBS]
 
     def _messages(self, previous: Turn | None) -> list[Message]:
         messages: list[Message] = []
@@ -148,16 +168,24 @@ class ResponsesRequest(SessionFields):
         ):
             if getattr(self, field):
                 raise bad_request(f"{field}: not supported here; {instead}", field)
-        if self.top_logprobs:
-            raise bad_request(
-                "top_logprobs: log-probs are given by /v1/chat/completions alone; leave it out or send 0",
-                "top_logprobs",
-            )
-        text_format = (self.text or {}).get("format")
-        if isinstance(text_format, dict) and text_format.get("type", "text") != "text":
-            raise bad_request("text.format: structured output is not supported yet; send text", "text.format")
-        if self.tool_choice not in (None, "auto", "none"):
-            raise forced_tool_choice()
+
+
+def _choice(choice: str | dict[str, Any] | None) -> tuple[Mode, list[str] | None]:
+    """What a tool choice asks for, and the tools that it names."""
+    if not isinstance(choice, dict):
+        return mode_of(choice), None
+    if choice.get("type") == "function":
+        return "required", [_name(choice)]
+    if choice.get("type") == "allowed_tools":
+        return mode_of(choice.get("mode")), [_name(tool) for tool in listed(choice.get("tools"))]
+    raise unknown_choice(choice)
+
+
+def _name(named: Any) -> str:
+    if not (isinstance(named, dict) and isinstance(named.get("name"), str)):
+        raise unknown_choice(named)
+    name: str = named["name"]
+    return name
 
 
 def chat_messages(items: Sequence[Item]) -> list[Message]:

@@ -22,6 +22,7 @@ from openclaw_rl.model import PolicyVersion, Sampling
 from openclaw_rl.policy.embedded import model_files
 from openclaw_rl.policy.embedded.adapter import Adapter
 from openclaw_rl.policy.embedded.cores import CoreShare
+from openclaw_rl.policy.embedded.grammar import Grammars
 from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.policy.embedded.sampler import Dice
 from openclaw_rl.policy.embedded.scheduler import Running, Scheduler, Weights
@@ -30,11 +31,14 @@ from openclaw_rl.policy.engine import (
     BadVersionError,
     EngineBusyError,
     EngineError,
+    GrammarError,
     PromptTooLongError,
     SampledToken,
     UnknownVersionError,
 )
 
+COMPILE_SECONDS = 5.0
+"""The longest that a request waits for its grammar."""
 KEPT_VERSIONS = 4
 """Versions besides the serving one that stay loaded for requests that name them."""
 
@@ -68,8 +72,14 @@ class EmbeddedEngine:
     """A `PolicyEngine` on PyTorch."""
 
     def __init__(
-        self, network: Network, stop_ids: frozenset[int], settings: Settings, cores: CoreShare
+        self,
+        network: Network,
+        stop_ids: frozenset[int],
+        settings: Settings,
+        cores: CoreShare,
+        tokenizer_file: Path,
     ) -> None:
+        """`tokenizer_file` is the model's tokenizer.json; it is read when the first grammar comes."""
         asked = settings.engine.context_length
         self.context_length = min(asked, network.context_length) if asked else network.context_length
         self._network = network
@@ -81,6 +91,7 @@ class EmbeddedEngine:
             prefill_chunk=settings.engine.prefill_chunk,
             cache_tokens=settings.engine.cache_tokens,
         )
+        self._grammars = Grammars(tokenizer_file, network.vocabulary, stop_ids)
         self._cores = cores
         self._serving = Weights(0, network, None)
         self._loaded: OrderedDict[int, Weights] = OrderedDict({0: self._serving})
@@ -104,7 +115,7 @@ class EmbeddedEngine:
             device=device,
             adapter_targets=settings.learn.lora_targets,
         )
-        return cls(network, stop_ids, settings, cores)
+        return cls(network, stop_ids, settings, cores, folder / "tokenizer.json")
 
     @property
     def serving_version(self) -> int:
@@ -144,12 +155,22 @@ class EmbeddedEngine:
                 budget=min(sampling.max_tokens, room),
                 deliver=lambda token: self._outbox.append((generation, token)),
                 dice=Dice(sampling.seed),
+                constraint=self._grammars.constraint(sampling.grammar) if sampling.grammar else None,
             )
             generation = EmbeddedGeneration(weights.version, lambda: self._cancel(running))
             self._generations[running] = generation
             self._scheduler.waiting.append(running)
             self._changed.notify()
         return generation
+
+    async def prepare_grammar(self, grammar: str) -> None:
+        compiling = asyncio.wrap_future(self._grammars.prepare(grammar))
+        try:
+            # Others may wait for the same future, so it must not be cancelled.
+            await asyncio.wait_for(asyncio.shield(compiling), COMPILE_SECONDS)
+        except TimeoutError:
+            compiling.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise GrammarError(f"it takes more than {COMPILE_SECONDS:g} s to compile") from None
 
     async def publish(self, version: PolicyVersion, *, serve: bool = True) -> None:
         weights = self._loaded.get(version.number)
@@ -172,6 +193,7 @@ class EmbeddedEngine:
             self._closing = True
             self._changed.notify()
         self._thread.join()
+        self._grammars.close()
         self._cores.close()
 
     def _load_weights(self, version: PolicyVersion) -> Weights:

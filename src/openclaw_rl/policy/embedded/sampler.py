@@ -6,8 +6,10 @@ all call it, so the importance ratio at unchanged weights is one.
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -34,24 +36,56 @@ class Dice:
         return self._random.random()
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One row's token, its log-prob, and the likeliest tokens with theirs where those were asked for."""
+
+    token_id: int
+    logprob: float
+    alternatives: tuple[tuple[int, float], ...] = ()
+
+
 def draw(
-    logits: torch.Tensor, samplings: Sequence[Sampling], dice: Sequence[Dice]
-) -> tuple[list[int], list[float]]:
+    logits: torch.Tensor,
+    samplings: Sequence[Sampling],
+    dice: Sequence[Dice],
+    allowed: Mapping[int, torch.Tensor] | None = None,
+) -> list[Drawn]:
     """One token for each row of `logits` [rows, vocabulary], and its log-prob as defined above.
 
-    Top-k and top-p restrict what is drawn and never change the log-prob.
+    `allowed` has the tokens [vocabulary], bool, that the grammar of a row leaves; rows without one are not
+    in it. Grammar, top-k and top-p, in this order, restrict what is drawn and never change a log-prob.
     """
     temperatures = torch.tensor([s.temperature for s in samplings], device=logits.device)
     scores = log_probs(logits, temperatures)
+    open_to = _within(scores, allowed) if allowed else scores
     greedy = [row for row, sampling in enumerate(samplings) if sampling.temperature == 0]
     if len(greedy) == len(samplings):
-        chosen = scores.argmax(-1)
+        chosen = open_to.argmax(-1)
     else:
-        chosen = _roll(scores.exp(), samplings, dice)
+        chosen = _roll(open_to.exp(), samplings, dice)
         if greedy:
-            chosen[greedy] = scores[greedy].argmax(-1)
+            chosen[greedy] = open_to[greedy].argmax(-1)
     logprobs = scores.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
-    return chosen.tolist(), logprobs.tolist()
+    likeliest = [_likeliest(scores[row], sampling.top_logprobs) for row, sampling in enumerate(samplings)]
+    return [Drawn(*each) for each in zip(chosen.tolist(), logprobs.tolist(), likeliest, strict=True)]
+
+
+def _within(scores: torch.Tensor, allowed: Mapping[int, torch.Tensor]) -> torch.Tensor:
+    """The log-probs of the tokens that each row is allowed, made to add up to one again; -inf elsewhere."""
+    scores = scores.clone()
+    for row, mask in allowed.items():
+        left = scores[row].masked_fill(~mask.to(scores.device), -math.inf)
+        # Without it a row whose allowed tokens are all unlikely would round to no probability at all.
+        scores[row] = torch.log_softmax(left, dim=-1)
+    return scores
+
+
+def _likeliest(scores: torch.Tensor, count: int) -> tuple[tuple[int, float], ...]:
+    if not count:
+        return ()
+    found = scores.topk(min(count, len(scores)))
+    return tuple(zip(found.indices.tolist(), found.values.tolist(), strict=True))
 
 
 def _roll(probabilities: torch.Tensor, samplings: Sequence[Sampling], dice: Sequence[Dice]) -> torch.Tensor:

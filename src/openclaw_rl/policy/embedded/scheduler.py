@@ -19,6 +19,7 @@ from openclaw_rl.model import Sampling
 from openclaw_rl.policy.embedded.adapter import Adapter
 from openclaw_rl.policy.embedded.arena import Arena, CachedAttention, Span
 from openclaw_rl.policy.embedded.decoder import StackedAdapter
+from openclaw_rl.policy.embedded.grammar import Constraint
 from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.policy.embedded.prefix_cache import PrefixCache
 from openclaw_rl.policy.embedded.sampler import Dice, draw
@@ -45,6 +46,7 @@ class Running:
     budget: int
     deliver: Callable[[SampledToken], None]
     dice: Dice
+    constraint: Constraint | None = None
     row: int = -1
     computed: int = 0
     cancelled: bool = False
@@ -195,19 +197,27 @@ class Scheduler:
             self._draw(logits, drawing)
 
     def _draw(self, logits: torch.Tensor, drawing: Sequence[Running]) -> None:
-        token_ids, logprobs = draw(logits, [s.sampling for s in drawing], [s.dice for s in drawing])
-        for sequence, token_id, logprob in zip(drawing, token_ids, logprobs, strict=True):
-            sequence.token_ids.append(token_id)
+        allowed = {row: s.constraint.allowed() for row, s in enumerate(drawing) if s.constraint}
+        drawn = draw(logits, [s.sampling for s in drawing], [s.dice for s in drawing], allowed)
+        for sequence, token in zip(drawing, drawn, strict=True):
+            sequence.token_ids.append(token.token_id)
             self.counters.sampled_tokens += 1
-            finish: FinishReason | None = None
-            if token_id in self._stop_ids:
-                finish = "stop"
-            elif len(sequence.token_ids) - sequence.prompt_length >= sequence.budget:
-                finish = "length"
+            finish = self._finish(sequence)
             if finish:
                 sequence.finished = True
                 self._leave(sequence)
-            sequence.deliver(SampledToken(token_id, logprob, finish))
+            elif sequence.constraint:
+                sequence.constraint.advance(token.token_id)
+            sequence.deliver(SampledToken(token.token_id, token.logprob, finish, token.alternatives))
+
+    def _finish(self, sequence: Running) -> FinishReason | None:
+        """Why the sequence ends with its last token, if it does."""
+        if sequence.constraint and sequence.constraint.gave_up:
+            return "length"
+        if sequence.token_ids[-1] in self._stop_ids:
+            return "stop"
+        used_up = len(sequence.token_ids) - sequence.prompt_length >= sequence.budget
+        return "length" if used_up else None
 
     def _drop_cancelled(self) -> None:
         for sequence in [sequence for sequence in self.active if sequence.cancelled]:
