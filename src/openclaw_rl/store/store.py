@@ -1,4 +1,5 @@
-"""The store as the loops see it: conversations, learning, and what the processes say of themselves."""
+"""The store as the loops see it: conversations, learning, recordings, and what the processes say of
+themselves."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from openclaw_rl.store.conversations import Conversations
 from openclaw_rl.store.database import Database
 from openclaw_rl.store.learning import Learning
 from openclaw_rl.store.progress import Progress
+from openclaw_rl.store.recordings import Recordings
 
 
 class Store:
@@ -25,6 +27,7 @@ class Store:
         self.conversations = Conversations(database)
         self.learning = Learning(database)
         self.progress = Progress(database)
+        self.recordings = Recordings(database)
         with database.write() as connection:
             schema.prepare(connection)
         self.learning.ensure_base_version()
