@@ -16,6 +16,8 @@ from openclaw_rl.config import ConfigError, Settings
 from openclaw_rl.gateway.errors import ApiError
 
 DEFAULT_TENANT = "default"
+KEY_HEADER = "X-OpenClaw-RL-Key"
+"""Where a key of ours is sent in front of an upstream, to which `Authorization` belongs."""
 
 
 class Keys:

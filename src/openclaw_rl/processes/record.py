@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def record(settings: Settings) -> None:
-    """Pass on until SIGINT or SIGTERM. Raises ConfigError, SchemaError or AlreadyRunningError at the start."""
+    """Pass on until SIGINT or SIGTERM; raises ConfigError, SchemaError or AlreadyRunningError before."""
     check_bind(settings)
     end_on_signals()
     with only_one(settings.home, "server"):

@@ -69,6 +69,7 @@ turns = Table(
     Column("update_id", Integer, ForeignKey("updates.id")),
     Index("turns_by_state", "state", "finished_at"),
     Index("turns_by_session", "session_id", "finished_at"),
+    Index("turns_by_time", "finished_at", "id"),
     Index("turns_by_conversation", "conversation_hash"),
     Index("turns_by_update", "update_id"),
 )
@@ -150,7 +151,7 @@ class SchemaError(RuntimeError):
 
 
 def prepare(connection: Connection) -> None:
-    """Create the tables in an empty database; in one that exists, check its version and add new tables.
+    """Create the tables in an empty database; in one that exists, check its version and add what is new.
 
     Raises SchemaError for a schema version other than ours.
     """
@@ -163,5 +164,8 @@ def prepare(connection: Connection) -> None:
                 f"use the openclaw-rl release that wrote it, or another data_dir"
             )
     metadata.create_all(connection)
+    for table in metadata.sorted_tables:
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)
     if is_new:
         connection.execute(insert(about).values(schema_version=SCHEMA_VERSION))

@@ -14,6 +14,7 @@ from openclaw_rl.model import ProcessReport
 from openclaw_rl.store import rows, schema
 from openclaw_rl.store.conversations import Conversations
 from openclaw_rl.store.database import Database
+from openclaw_rl.store.exchanges import Exchanges
 from openclaw_rl.store.learning import Learning
 from openclaw_rl.store.progress import Progress
 from openclaw_rl.store.recordings import Recordings
@@ -28,6 +29,7 @@ class Store:
         self.learning = Learning(database)
         self.progress = Progress(database)
         self.recordings = Recordings(database)
+        self.exchanges = Exchanges(database)
         with database.write() as connection:
             schema.prepare(connection)
         self.learning.ensure_base_version()

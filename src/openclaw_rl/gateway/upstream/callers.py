@@ -10,10 +10,8 @@ from collections.abc import Mapping
 
 from openclaw_rl.config import Settings
 from openclaw_rl.folder_key import FolderKey
-from openclaw_rl.gateway.auth import Keys
+from openclaw_rl.gateway.auth import KEY_HEADER, Keys
 
-KEY_HEADER = "X-OpenClaw-RL-Key"
-"""Where a key of ours is sent: `Authorization` belongs to the upstream."""
 CREDENTIALS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from openclaw_rl.gateway.upstream.callers import KEY_HEADER
+from openclaw_rl.gateway.auth import KEY_HEADER
 
 Headers = list[tuple[str, str]]
 
