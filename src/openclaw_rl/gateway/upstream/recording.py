@@ -102,9 +102,12 @@ class Recording:
             return
         try:
             said = json.loads(text)
+        except (ValueError, RecursionError):
+            return  # no event of any protocol, but some server's way to stay alive
+        try:
             if isinstance(said, dict):
                 self._readers.event(self._reply, said)
-        except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
+        except (ValueError, TypeError, AttributeError, LookupError):
             # Whatever another server sends is passed on; only the record of it suffers.
             self._unreadable = True
 
