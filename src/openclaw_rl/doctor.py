@@ -164,7 +164,8 @@ class Doctor:
         lost = [turn for turn in self._turns if turn not in listed]
         if lost:
             raise _FailedError(f"{len(lost)} of {len(self._turns)} turns are not in the store", "see its log")
-        return f"{len(self._turns)} turns in the store, as {' and '.join(sorted(set(listed.values())))}"
+        states = sorted({listed[turn] for turn in self._turns})
+        return f"{len(self._turns)} turns in the store, as {' and '.join(states)}"
 
     def _reported(self) -> Iterator[Check]:
         """What the judge and the learner last said of themselves, and what the next update waits for."""

@@ -108,8 +108,14 @@ def response_events(text: str = "Let me look.") -> list[dict[str, Any]]:
     whole = response_body(text)
     begun = {**whole, "status": "in_progress", "output": [], "usage": None}
     place = {"item_id": "msg_1", "output_index": 1, "content_index": 0}
-    return [
-        {"type": "response.created", "sequence_number": 0, "response": begun},
-        {"type": "response.output_text.delta", "sequence_number": 1, "delta": text, "logprobs": [], **place},
-        {"type": "response.completed", "sequence_number": 2, "response": whole},
+    thought, message = whole["output"]
+    part = {"type": "output_text", "text": "", "annotations": []}
+    events = [
+        {"type": "response.created", "response": begun},
+        {"type": "response.output_item.added", "output_index": 0, "item": thought},
+        {"type": "response.output_item.added", "output_index": 1, "item": {**message, "content": []}},
+        {"type": "response.content_part.added", "part": part, **place},
+        {"type": "response.output_text.delta", "delta": text, "logprobs": [], **place},
+        {"type": "response.completed", "response": whole},
     ]
+    return [{**event, "sequence_number": number} for number, event in enumerate(events)]

@@ -39,6 +39,8 @@ class Answer:
     pause: float = 0.0
     head_after: float = 0.0
     """Seconds before the head."""
+    gate: threading.Semaphore | None = None
+    """Each chunk waits for a permit."""
     breaks: bool = False
     """Close the connection in the middle of the answer."""
 
@@ -61,7 +63,6 @@ class OtherServer:
         self.received: list[Received] = []
         self.hung_up = threading.Event()
         """Set once a client leaves before its answer is whole."""
-        self.chunks_sent = 0
 
     @property
     def last(self) -> Received:
@@ -95,8 +96,9 @@ class OtherServer:
         headers = [(name.encode(), value.encode()) for name, value in answer.headers]
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         for chunk in answer.chunks:
+            if answer.gate is not None:
+                await asyncio.to_thread(answer.gate.acquire)
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            self.chunks_sent += 1
             await asyncio.sleep(answer.pause)
         if not answer.breaks:
             await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -17,7 +17,7 @@ from openclaw_rl.config import LearnSettings
 from openclaw_rl.learn import checkpoint
 from openclaw_rl.learn.retention import delete_old
 from openclaw_rl.learn.trainer import NotFiniteError, Trainer
-from openclaw_rl.model import PolicyVersion, Sample, Update, VersionState, made_by_other
+from openclaw_rl.model import PolicyVersion, Sample, Update, VersionState
 from openclaw_rl.policy.embedded.cores import CoreShare
 from openclaw_rl.store import ConflictError, Store
 
@@ -116,8 +116,6 @@ class Learner:
     def _unfit(self, sample: Sample, newest: int) -> str:
         """Why a sample must not be trained on; "" when it may."""
         turn, settings = sample.turn, self._settings
-        if not turn.by_policy:
-            return made_by_other(turn.model)
         if turn.model != self._model:
             return f"sampled by {turn.model}, not by {self._model}"
         if newest - turn.policy_version > settings.max_staleness:
