@@ -180,6 +180,7 @@ class Relay(Response):
             await keeping
         except Exception as error:  # noqa: BLE001 - whatever the store raises, the caller must hear of it
             log_failure("recording a turn", error)
+            self._recording = None  # it was tried
             raise server_error(NOT_RECORDED) from None
 
     async def _start(self, send: Send, answer: httpx2.Response) -> None:
