@@ -145,6 +145,22 @@ def test_what_cannot_be_is_said_in_one_line(
     assert word in line
 
 
+def test_where_nothing_trains_the_judge_runs_alone_without_pytorch(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    command = ["learn", "--set", "learn.enabled=false", "--data-dir", str(data)]
+    process = subprocess.Popen([sys.executable, "-m", "openclaw_rl", *command], env=environment, cwd=tmp_path)
+    try:
+        eventually(lambda: data.exists() and "judge" in reports(data))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert reports(data) == {}
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_running_reply_is_recorded_as_cut_off_when_the_server_is_stopped(
     environment: dict[str, str], model: RunningGateway, tmp_path: Path
 ) -> None:

@@ -315,6 +315,7 @@ def test_a_body_that_is_no_json_is_the_upstreams_to_refuse(
         {"choices": [None]},
         {"choices": [{"index": 0, "message": "text", "finish_reason": "stop"}]},
         {"choices": [{"index": 0, "message": {"tool_calls": [7]}, "finish_reason": "stop"}]},
+        {"choices": [{"index": "first", "message": {"content": "a"}, "finish_reason": "stop"}]},
         [],
         "words",
         {},
