@@ -39,7 +39,9 @@ class ConflictError(RuntimeError):
 def _unfit(connection: Connection, turn_id: str) -> tuple[TurnState, str] | None:
     """Where a judged turn goes that must not train, and why."""
     turns = schema.turns
-    query = select(turns.c.model, turns.c.policy_version, turns.c.sampling["grammar"].as_string().label("grammar"))
+    query = select(
+        turns.c.model, turns.c.policy_version, turns.c.sampling["grammar"].as_string().label("grammar")
+    )
     turn = connection.execute(query.where(turns.c.id == turn_id)).one()
     if turn.policy_version == OTHER_MODEL:
         return TurnState.RECORDED, made_by_other(turn.model)
