@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import httpx2
 
 from openclaw_rl.config import Settings
+from openclaw_rl.gateway.auth import KEY_HEADER
 
 TIMEOUT_SECONDS = 120.0
 _QUESTION = [{"role": "user", "content": "Say hello."}]
@@ -49,12 +50,16 @@ class _FailedError(Exception):
 
 
 class Doctor:
-    def __init__(self, url: str, key: str = "") -> None:
-        """`url` may end with /v1, as clients write it."""
+    def __init__(self, url: str, keys: Mapping[str, str], model: str = "") -> None:
+        """`url` may end with /v1, as clients write it; `keys` are headers.
+
+        Without `model` the first that the server lists is asked.
+        """
         self._url = url.rstrip("/").removesuffix("/v1")
-        headers = {"X-Turn-Type": "side"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        headers = {"X-Turn-Type": "side", **keys}
         self._http = httpx2.Client(base_url=self._url, headers=headers, timeout=TIMEOUT_SECONDS)
-        self._model = ""
+        self._model = model
+        self._upstream = ""  # what a server in record-only mode passes on to
         self._turns: list[str] = []
 
     def examine(self) -> Iterator[Check]:
@@ -98,12 +103,19 @@ class Doctor:
         return f"{self._url} answers"
 
     def _ready(self) -> str:
-        return f"policy version {self._get('/readyz')['policy_version']} serves"
+        said = self._get("/readyz")
+        self._upstream = said.get("upstream", "")
+        if self._upstream:
+            return f"records what {self._upstream} answers; nothing trains"
+        return f"policy version {said['policy_version']} serves"
 
     def _listed(self) -> str:
-        (model,) = self._get("/v1/models")["data"]
-        self._model = model["id"]
-        return f"{self._model}, context of {model['context_length']} tokens"
+        models = {model["id"]: model for model in self._get("/v1/models")["data"]}
+        self._model = self._model or next(iter(models))
+        if self._upstream:
+            return f"{self._model}, of {len(models)} that the upstream lists"
+        known = models.get(self._model) or self._get(f"/v1/models/{self._model}")
+        return f"{self._model}, context of {known['context_length']} tokens"
 
     def _plain(self) -> str:
         started = time.monotonic()
@@ -117,7 +129,7 @@ class Doctor:
 
     def _streamed(self) -> str:
         started, first, events = time.monotonic(), 0.0, []
-        asked = {"model": self._model, "messages": _QUESTION, "max_tokens": _MOST_TOKENS, "stream": True}
+        asked = {**self._asked(_QUESTION), "stream": True, "stream_options": {"include_usage": True}}
         with self._http.stream("POST", "/v1/chat/completions", json=asked) as response:
             if response.status_code != 200:
                 response.read()
@@ -129,20 +141,22 @@ class Doctor:
                     events.append(line.removeprefix("data: "))
         if events[-1] != "[DONE]" or "error" in json.loads(events[-2]):
             raise _FailedError("the stream broke off", "see the server's log")
-        usage = json.loads(events[-2])["usage"]
+        usage = json.loads(events[-2]).get("usage")
+        if not usage:  # an upstream that does not know stream_options
+            return f"first event after {first:.2f} s, {len(events)} events, no usage at its end"
         return f"first event after {first:.2f} s, {usage['completion_tokens']} tokens, usage at its end"
 
     def _tools(self) -> Check | str:
-        unread_before = self._get("/v1/admin/status")["unread_tool_calls"]
+        before = self._get("/v1/admin/status")
         message = self._ask(_TOOL_QUESTION, tools=[_TOOL])["choices"][0]["message"]
-        status = self._get("/v1/admin/status")
-        dialect = status["tool_dialect"]
-        calls = [call["function"]["name"] for call in message.get("tool_calls", [])]
+        dialect = f" (dialect {before['tool_dialect']})" if "tool_dialect" in before else ""
+        calls = [call["function"]["name"] for call in message.get("tool_calls") or []]
         if calls:
-            return f"called {', '.join(calls)} (dialect {dialect})"
-        found = f"answered in words and called nothing (dialect {dialect})"
-        if status["unread_tool_calls"] > unread_before:
-            found = f"wrote what looks like a call and is none in its template's dialect ({dialect})"
+            return f"called {', '.join(calls)}{dialect}"
+        found = f"answered in words and called nothing{dialect}"
+        unread = self._get("/v1/admin/status").get("unread_tool_calls", 0)
+        if unread > before.get("unread_tool_calls", 0):
+            found = f"wrote what looks like a call and is none in its template's dialect{dialect}"
         return Check("tool request", "warning", found, "for an agent take a model that was trained on tools")
 
     def _recorded(self) -> str:
@@ -150,7 +164,8 @@ class Doctor:
         lost = [turn for turn in self._turns if turn not in listed]
         if lost:
             raise _FailedError(f"{len(lost)} of {len(self._turns)} turns are not in the store", "see its log")
-        return f"{len(self._turns)} turns in the store, as {' and '.join(sorted(set(listed.values())))}"
+        states = sorted({listed[turn] for turn in self._turns})
+        return f"{len(self._turns)} turns in the store, as {' and '.join(states)}"
 
     def _reported(self) -> Iterator[Check]:
         """What the judge and the learner last said of themselves, and what the next update waits for."""
@@ -162,6 +177,9 @@ class Doctor:
         processes = {process["name"]: process for process in status["processes"]}
         coming, counts = status["next_update"], status["counts"]
         yield _process("judge", processes)
+        if coming is None:
+            yield Check("learner", "ok", "none, since the upstream's model is not ours to train")
+            return
         if coming["enabled"]:
             yield _process("learner", processes)
         else:
@@ -171,24 +189,40 @@ class Doctor:
         yield Check("next update", "ok", f"{collected}; {waiting}")
 
     def _ask(self, messages: list[dict[str, str]], **fields: Any) -> dict[str, Any]:
-        asked = {"model": self._model, "messages": messages, "max_tokens": _MOST_TOKENS, **fields}
-        response = self._http.post("/v1/chat/completions", json=asked)
+        response = self._http.post("/v1/chat/completions", json={**self._asked(messages), **fields})
         body = _read(response)
         self._turns.append(response.headers["X-Turn-Id"])
         return body
+
+    def _asked(self, messages: list[dict[str, str]]) -> dict[str, Any]:
+        asked: dict[str, Any] = {"model": self._model, "messages": messages}
+        # Upstreams disagree on what the budget is called, and some refuse the other name.
+        return asked if self._upstream else {**asked, "max_tokens": _MOST_TOKENS}
 
     def _get(self, path: str) -> dict[str, Any]:
         return _read(self._http.get(path))
 
 
-def run(settings: Settings, url: str | None, key: str | None, say: Callable[[str], None]) -> int:
+def run(
+    settings: Settings, url: str | None, key: str | None, model: str | None, say: Callable[[str], None]
+) -> int:
     """Say what is found, a line for each check, and return the exit status: 1 if any check failed."""
-    keys = [given.get_secret_value() for given in settings.server.api_keys]
+    keys = _keys(settings, key)
     failed = False
-    for check in Doctor(url or _url_of(settings), key or next(iter(keys), "")).examine():
+    for check in Doctor(url or _url_of(settings), keys, model or "").examine():
         say(str(check))
         failed = failed or check.state == "failed"
     return int(failed)
+
+
+def _keys(settings: Settings, key: str | None) -> dict[str, str]:
+    """The headers that show who asks: in front of an upstream, `key` is its own and ours has another."""
+    ours = next((given.get_secret_value() for given in settings.server.api_keys), "")
+    if settings.upstream.url:
+        shown = {"Authorization": f"Bearer {key}" if key else "", KEY_HEADER: ours}
+    else:
+        shown = {"Authorization": f"Bearer {key or ours}" if key or ours else ""}
+    return {header: value for header, value in shown.items() if value}
 
 
 def _url_of(settings: Settings) -> str:

@@ -46,6 +46,8 @@ class TurnState(StrEnum):
     """Every vote failed or could not be read. Not the same as a score of 0."""
     NO_SIGNAL = "no_signal"
     """Judged, but with neither a score nor a hint to learn from."""
+    RECORDED = "recorded"
+    """Judged, and made by another model than the policy: kept for export, never trained."""
     SET_ASIDE = "set_aside"
     """Too old, too long or otherwise unfit to learn from, or sampled under a grammar."""
 
@@ -93,9 +95,18 @@ class Session:
     close_reason: str | None = None
 
 
+OTHER_MODEL = -1
+"""The `policy_version` of a turn that no version of the policy made: another model answered, as recorded."""
+
+
+def made_by_other(model: str) -> str:
+    """Why such a turn never trains."""
+    return f"recorded: made by {model}, not by the policy"
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One completion by the policy, with the exact tokens it was made of.
+    """One completion by the policy, with the exact tokens it was made of; or one by another model, without.
 
     `response_ids` ends with the sampled end-of-turn token when there was one, and `logprobs` has one
     entry for each of `response_ids`, under `policy_version` at `sampling.temperature`.
@@ -131,6 +142,13 @@ class Turn:
             raise ValueError(
                 f"turn {self.id}: {len(self.response_ids)} sampled tokens but {len(self.logprobs)} log-probs"
             )
+        if not self.by_policy and (self.prompt_ids or self.response_ids):
+            raise ValueError(f"turn {self.id}: another model's turn holds tokens of the policy")
+
+    @property
+    def by_policy(self) -> bool:
+        """Only such a turn may train."""
+        return self.policy_version != OTHER_MODEL
 
 
 NextStateSource = Literal["conversation", "edit", "feedback", "outcome"]

@@ -29,15 +29,23 @@ def status(store: Store, settings: Settings) -> Iterator[Any]:
         if state in counts or state.value.startswith("waiting"):
             turns.add_row(str(counts.get(state, 0)), meaning)
     yield turns
-    yield next_update(store, settings)
+    upstream = _upstream(store)
+    yield f"recording what {upstream} answers; nothing trains" if upstream else next_update(store, settings)
     reasons = store.conversations.reasons()
     if reasons:
         why = Table("not trained", "because", box=None)
         for state, reason, count in reasons:
             why.add_row(f"{count} {state.value}", reason)
         yield why
-    yield from _versions(store)
+    if not upstream:
+        yield from _versions(store)
     yield from _processes(store)
+
+
+def _upstream(store: Store) -> str:
+    """What the server was in front of when it last said something; empty for a server of the policy."""
+    server = store.reports().get("server")
+    return str(server.detail.get("upstream", "")) if server else ""
 
 
 def next_update(store: Store, settings: Settings) -> str:
@@ -103,6 +111,7 @@ def _turn(store: Store, name: str) -> dict[str, Any]:
     return {
         **facts,
         "mean_logprob": sum(turn.logprobs) / len(turn.logprobs) if turn.logprobs else None,
+        "usage": store.recordings.usage(turn.id),
         "next_states": [asdict(next_state) for next_state in store.conversations.next_states(turn.id)],
         "judgements": [asdict(judgement) for judgement in store.learning.judgements(turn.id)],
     }

@@ -18,6 +18,9 @@ Model = Annotated[str | None, typer.Option("--model", help="A Hugging Face name 
 Parent = Annotated[int | None, typer.Option(hidden=True, help="End with this process.")]
 Method = Annotated[str | None, typer.Option("--method", help="binary, opd, opd_top_k, combined or hybrid.")]
 Judge = Annotated[str | None, typer.Option("--judge", help="rules, self, or the URL of a server.")]
+Upstream = Annotated[
+    str | None, typer.Option("--upstream", help="Record only, in front of the server at this base URL.")
+]
 Host = Annotated[str | None, typer.Option("--host", help="Anything but loopback needs api_keys.")]
 Port = Annotated[int | None, typer.Option("--port", help="0 takes a free port.")]
 Set = Annotated[
@@ -36,6 +39,7 @@ def as_settings(
     judge: str | None = None,
     host: str | None = None,
     port: int | None = None,
+    upstream: str | None = None,
 ) -> dict[str, Any]:
     """The flags that were given, by dotted setting name. Raises ConfigError for a `--set` without "="."""
     given: dict[str, Any] = {}
@@ -51,6 +55,7 @@ def as_settings(
         "judge.kind": judge,
         "server.host": host,
         "server.port": port,
+        "upstream.url": upstream,
     }
     return {**given, **{name: value for name, value in named.items() if value is not None}}
 

@@ -42,7 +42,11 @@ def show(
 
 def doctor(
     url: Annotated[str | None, typer.Option(help="Of the server; else as the settings say.")] = None,
-    api_key: Annotated[str | None, typer.Option(help="Else the first of server.api_keys.")] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(help="Else the first of server.api_keys. Of the upstream, where there is one."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="To ask; else the first that the server lists.")] = None,
     config_file: ConfigFile = None,
     port: Port = None,
     set_: Set = None,
@@ -51,4 +55,4 @@ def doctor(
     settings, _ = settings_file.load(config_file, as_settings(set_, port=port))
     from openclaw_rl.doctor import run
 
-    raise typer.Exit(run(settings, url, api_key, typer.echo))
+    raise typer.Exit(run(settings, url, api_key, model, typer.echo))

@@ -13,7 +13,7 @@ import typer
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from openclaw_rl import __version__
-from openclaw_rl.cli import look, measure, run
+from openclaw_rl.cli import export, look, measure, run
 from openclaw_rl.cli.terminal import say
 from openclaw_rl.config import ConfigError
 from openclaw_rl.processes.single import AlreadyRunningError
@@ -37,6 +37,7 @@ app.command()(look.config)
 app.command()(look.status)
 app.command()(look.show)
 app.command()(look.doctor)
+app.command()(export.export)
 app.command()(measure.demo)
 app.add_typer(bench, name="bench")
 bench.command()(measure.judge)

@@ -15,6 +15,7 @@ from openclaw_rl.cli.flags import (
     Parent,
     Port,
     Set,
+    Upstream,
     as_arguments,
     as_settings,
 )
@@ -28,29 +29,47 @@ def up(
     model: Model = None,
     method: Method = None,
     judge: Judge = None,
+    upstream: Upstream = None,
     host: Host = None,
     port: Port = None,
     set_: Set = None,
 ) -> None:
-    """Serve and learn on this machine, until Ctrl-C."""
+    """Serve and learn on this machine, until Ctrl-C; with --upstream, record and judge what it answers."""
     flags = as_settings(
-        set_, data_dir=data_dir, model=model, method=method, judge=judge, host=host, port=port
+        set_,
+        data_dir=data_dir,
+        model=model,
+        method=method,
+        judge=judge,
+        upstream=upstream,
+        host=host,
+        port=port,
     )
     settings, _ = config.load(config_file, flags)
-    need_local("up")
+    if not settings.upstream.url:
+        need_local("up")
     log_to_terminal()
     from openclaw_rl.gateway.auth import check_bind
-    from openclaw_rl.policy.embedded import model_files
+    from openclaw_rl.gateway.upstream.connection import base_url
+    from openclaw_rl.processes.judge import refuse_self
     from openclaw_rl.processes.single import only_one
     from openclaw_rl.processes.up import REFUSED, ChildRefusedError, Supervisor
 
     check_bind(settings)
+    refuse_self(settings)
     with only_one(settings.home, "supervisor"):
-        model_files.resolve(settings.model.name, say)
         address = f"http://{settings.server.host}:{settings.server.port}/v1"
-        key = "" if settings.server.api_keys else " (any API key)"
-        say(f"starting; once it serves, {settings.served_name} answers at {address}{key}")
-        say(f"Ctrl-C stops; `openclaw-rl up --data-dir {settings.home}` goes on where it stopped")
+        again = f"openclaw-rl up --data-dir {settings.home}"
+        if settings.upstream.url:
+            say(f"starting; {address} passes on to {base_url(settings)} and records; nothing trains")
+            again += f" --upstream {settings.upstream.url}"
+        else:
+            from openclaw_rl.policy.embedded import model_files
+
+            model_files.resolve(settings.model.name, say)
+            key = "" if settings.server.api_keys else " (any API key)"
+            say(f"starting; once it serves, {settings.served_name} answers at {address}{key}")
+        say(f"Ctrl-C stops; `{again}` goes on where it stopped")
         try:
             Supervisor(as_arguments(config_file, flags), say).run()
         except ChildRefusedError as error:
@@ -63,18 +82,23 @@ def serve(
     data_dir: DataDir = None,
     model: Model = None,
     judge: Judge = None,
+    upstream: Upstream = None,
     host: Host = None,
     port: Port = None,
     set_: Set = None,
     parent: Parent = None,
 ) -> None:
     """Run the server alone."""
-    flags = as_settings(set_, data_dir=data_dir, model=model, judge=judge, host=host, port=port)
+    flags = as_settings(
+        set_, data_dir=data_dir, model=model, judge=judge, upstream=upstream, host=host, port=port
+    )
     settings, _ = config.load(config_file, flags)
-    need_local("serve")
+    if settings.upstream.url:
+        from openclaw_rl.processes.record import record as run
+    else:
+        need_local("serve")
+        from openclaw_rl.processes.serve import serve as run
     log_to_terminal()
-    from openclaw_rl.processes.serve import serve as run
-
     if parent is not None:
         end_with(parent)
     run(settings)
@@ -86,16 +110,19 @@ def learn(
     model: Model = None,
     method: Method = None,
     judge: Judge = None,
+    upstream: Upstream = None,
     set_: Set = None,
     parent: Parent = None,
 ) -> None:
-    """Run the judge and the trainer alone."""
-    flags = as_settings(set_, data_dir=data_dir, model=model, method=method, judge=judge)
+    """Run the judge and the trainer alone; the judge only, where nothing trains."""
+    flags = as_settings(set_, data_dir=data_dir, model=model, method=method, judge=judge, upstream=upstream)
     settings, _ = config.load(config_file, flags)
-    need_local("learn")
+    if settings.upstream.url or not settings.learn.enabled:
+        from openclaw_rl.processes.judge import judge as run
+    else:
+        need_local("learn")
+        from openclaw_rl.processes.learn import learn as run
     log_to_terminal()
-    from openclaw_rl.processes.learn import learn as run
-
     if parent is not None:
         end_with(parent)
     run(settings)

@@ -36,11 +36,22 @@ class ServerSettings(Section):
     port: int = Field(8780, ge=0, le=65535)
     """0 takes a free port."""
     api_keys: tuple[SecretStr, ...] = ()
-    """Keys that clients may use, as `Authorization: Bearer KEY`. Each key is a tenant of its own."""
+    """Keys that clients may use, as `Authorization: Bearer KEY`. Each key is a tenant of its own. In front of
+    an upstream, which gets that header, as `X-OpenClaw-RL-Key: KEY`."""
     max_body_mb: float = Field(16, gt=0)
     """Larger request bodies are refused with 413."""
     busy_seconds: float = Field(30, ge=0)
     """A request that finds the engine full is held open so long, then gets 429 with Retry-After."""
+
+
+class UpstreamSettings(Section):
+    url: str = ""
+    """Record-only mode: the base URL of another OpenAI-compatible server, to which every request is passed
+    on. Turns are kept and judged, and nothing trains. Empty serves the policy."""
+    connect_seconds: float = Field(10, gt=0)
+    """The upstream must accept a connection in this time."""
+    silence_seconds: float = Field(900, gt=0)
+    """Longest time without a byte of an answer; models that think before they speak are silent for long."""
 
 
 class EngineSettings(Section):
@@ -172,6 +183,7 @@ class Settings(Section):
     """Holds the store, the policy versions and the process files."""
     model: ModelSettings = ModelSettings()
     server: ServerSettings = ServerSettings()
+    upstream: UpstreamSettings = UpstreamSettings()
     engine: EngineSettings = EngineSettings()
     sampling: SamplingSettings = SamplingSettings()
     sessions: SessionSettings = SessionSettings()

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from openclaw_rl.gateway.bodies import Body
-from openclaw_rl.gateway.service import Service
+from openclaw_rl.gateway.gateway import Gateway
 from openclaw_rl.model import TurnState
 from openclaw_rl.store.progress import Standing
 
@@ -31,9 +31,9 @@ class TurnsQuery(Body):
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
-def turns(service: Service, tenant: str, query: TurnsQuery) -> dict[str, Any]:
-    session_id = service.sessions.internal_id(tenant, query.session) if query.session else None
-    found = service.store.progress.standings(
+def turns(gateway: Gateway, tenant: str, query: TurnsQuery) -> dict[str, Any]:
+    session_id = gateway.sessions.internal_id(tenant, query.session) if query.session else None
+    found = gateway.store.progress.standings(
         tenant, session_id=session_id, state=query.state, after=query.after, limit=query.limit + 1
     )
     page = found[: query.limit]
@@ -42,25 +42,17 @@ def turns(service: Service, tenant: str, query: TurnsQuery) -> dict[str, Any]:
         "data": [_told(standing) for standing in page],
         "has_more": len(found) > len(page),
         "last_id": page[-1].turn_id if page else None,
-        "counts": _counts(service, tenant),
-        "next_update": _next_update(service),
+        "counts": _counts(gateway, tenant),
+        "next_update": gateway.next_update,
     }
 
 
-def status(service: Service, tenant: str) -> dict[str, Any]:
+def status(gateway: Gateway, tenant: str) -> dict[str, Any]:
     now = time.time()
     return {
-        "model": service.settings.served_name,
-        "policy_version": service.engine.serving_version,
-        "context_length": service.engine.context_length,
-        "tool_dialect": service.template.dialect.name,
-        "counts": _counts(service, tenant),
-        "next_update": _next_update(service),
-        "running_requests": service.facts["active_requests"],
-        "held_requests": service.back_pressure.held,
-        "unread_tool_calls": service.unread_calls,
-        "loosened_schemas": service.loosened_schemas,
-        "ignored_fields": dict(service.ignored.most_common()),
+        **gateway.about,
+        "counts": _counts(gateway, tenant),
+        "next_update": gateway.next_update,
         "processes": [
             {
                 "name": report.name,
@@ -68,7 +60,7 @@ def status(service: Service, tenant: str) -> dict[str, Any]:
                 "said_seconds_ago": round(now - report.updated_at, 3),
                 "detail": report.detail,
             }
-            for report in service.store.reports().values()
+            for report in gateway.store.reports().values()
         ],
     }
 
@@ -77,11 +69,6 @@ def _told(standing: Standing) -> dict[str, Any]:
     return {**asdict(standing), "trainable": standing.trainable, "reason": standing.reason}
 
 
-def _counts(service: Service, tenant: str) -> dict[str, int]:
-    counts = service.store.progress.counts(tenant)
+def _counts(gateway: Gateway, tenant: str) -> dict[str, int]:
+    counts = gateway.store.progress.counts(tenant)
     return {state.value: counts.get(state, 0) for state in TurnState}
-
-
-def _next_update(service: Service) -> dict[str, Any]:
-    coming = service.store.progress.next_update(service.settings.learn.batch_size)
-    return {**asdict(coming), "missing": coming.missing, "enabled": service.settings.learn.enabled}

@@ -16,13 +16,18 @@ from openclaw_rl.config import ConfigError, Settings
 from openclaw_rl.gateway.errors import ApiError
 
 DEFAULT_TENANT = "default"
+KEY_HEADER = "X-OpenClaw-RL-Key"
+"""Where a key of ours is sent in front of an upstream, to which `Authorization` belongs."""
 
 
 class Keys:
     """The keys that clients may use; none means that everybody may ask."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, header: str = "") -> None:
+        """A key is sent in `header`, or where OpenAI's and Anthropic's clients send theirs."""
         self._keys = [key.get_secret_value().encode() for key in settings.server.api_keys]
+        self._header = header
+        self._how = f"{header}: KEY" if header else "Authorization: Bearer KEY"
 
     def tenant_of(self, headers: Mapping[str, str]) -> str:
         """The tenant that a request stands for.
@@ -33,21 +38,24 @@ class Keys:
         if not self._keys:
             _refuse_other_sites(headers)
             return DEFAULT_TENANT
-        authorization = headers.get("authorization")
-        scheme, _, offered = (authorization or "").partition(" ")
-        # Anthropic's clients send their key in a header of its own.
-        offered = offered if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-        given = offered.strip().encode()
+        given = self._offered(headers).strip().encode()
         # Every key is compared, so that the time taken does not tell which one was nearly right.
         matches = [hmac.compare_digest(given, key) for key in self._keys]
         if not any(matches):
             raise ApiError(
                 401,
-                "Incorrect API key provided: send a key of this server as `Authorization: Bearer KEY`.",
+                f"Incorrect API key provided: send a key of this server as `{self._how}`.",
                 code="invalid_api_key",
                 headers={"WWW-Authenticate": "Bearer"},
             )
         return f"key_{hashlib.sha256(given).hexdigest()[:12]}"
+
+    def _offered(self, headers: Mapping[str, str]) -> str:
+        if self._header:
+            return headers.get(self._header, "")
+        scheme, _, offered = headers.get("authorization", "").partition(" ")
+        # Anthropic's clients send their key in a header of its own.
+        return offered if scheme.lower() == "bearer" else headers.get("x-api-key", "")
 
 
 def _refuse_other_sites(headers: Mapping[str, str]) -> None:
@@ -55,7 +63,7 @@ def _refuse_other_sites(headers: Mapping[str, str]) -> None:
     named = {"Host": f"//{headers.get('host', '')}", "Origin": headers.get("origin", "")}
     for header, value in named.items():
         name = urlsplit(value).hostname
-        if value.strip("/") and not _is_loopback(name or ""):
+        if value.strip("/") and not is_loopback(name or ""):
             raise ApiError(
                 403,
                 f"The {header} header names another machine. Without server.api_keys this server answers "
@@ -68,14 +76,14 @@ def check_bind(settings: Settings) -> None:
     """Raise ConfigError when the server would listen beyond this machine without asking for a key."""
     if any(not key.get_secret_value() for key in settings.server.api_keys):
         raise ConfigError("server.api_keys: a key is empty; remove it or write one")
-    if not settings.server.api_keys and not _is_loopback(settings.server.host):
+    if not settings.server.api_keys and not is_loopback(settings.server.host):
         raise ConfigError(
             f"server.host = {settings.server.host!r} can be reached from other machines, so "
             f"server.api_keys must hold at least one key; or listen on 127.0.0.1"
         )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable
 from anyio import to_thread
 
 from openclaw_rl.gateway.errors import log_failure
-from openclaw_rl.gateway.service import Service
+from openclaw_rl.gateway.gateway import Gateway
+from openclaw_rl.gateway.publication import Publication
 
 PUBLISH_SECONDS = 0.25
 IDLE_SECONDS = 30.0
@@ -26,19 +27,24 @@ REPORT_NAME = "server"
 class Background:
     """The steps, each repeated in a task of its own from `start` to `stop`."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, gateway: Gateway, publication: Publication | None = None) -> None:
+        """Without a publication no version is looked for."""
+        self._gateway = gateway
+        self._publication = publication
         self._tasks: list[asyncio.Task[None]] = []
         self._reported: dict[str, int | str] = {}
 
     async def start(self) -> None:
         """Publish the newest version, then go on with all steps."""
-        await self._try("publication", self._publish)
-        self._tasks = [
-            asyncio.create_task(self._repeat("publication", self._publish, PUBLISH_SECONDS)),
-            asyncio.create_task(self._repeat("closing idle sessions", self._close_idle, IDLE_SECONDS)),
-            asyncio.create_task(self._repeat("the server's report", self._report, REPORT_SECONDS)),
+        steps = [
+            ("closing idle sessions", self._close_idle, IDLE_SECONDS),
+            ("the server's report", self._report, REPORT_SECONDS),
         ]
+        if self._publication is not None:
+            publish = self._publication.bring_up_to_date
+            await self._try("publication", publish)
+            steps.append(("publication", publish, PUBLISH_SECONDS))
+        self._tasks = [asyncio.create_task(self._repeat(*step)) for step in steps]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -59,19 +65,16 @@ class Background:
             return False
         return True
 
-    async def _publish(self) -> None:
-        await self._service.publication.bring_up_to_date()
-
     async def _close_idle(self) -> None:
-        idle_since = time.time() - self._service.settings.sessions.idle_minutes * 60
-        await to_thread.run_sync(self._service.store.conversations.close_idle_sessions, idle_since)
+        idle_since = time.time() - self._gateway.settings.sessions.idle_minutes * 60
+        await to_thread.run_sync(self._gateway.store.conversations.close_idle_sessions, idle_since)
 
     async def _report(self) -> None:
-        facts = self._service.facts
+        facts = self._gateway.facts
         if facts != self._reported:
-            await to_thread.run_sync(lambda: self._service.store.report(REPORT_NAME, "serving", **facts))
+            await to_thread.run_sync(lambda: self._gateway.store.report(REPORT_NAME, "serving", **facts))
             self._reported = facts
 
     async def _report_stop(self) -> None:
-        facts = self._service.facts
-        await to_thread.run_sync(lambda: self._service.store.report(REPORT_NAME, "stopped", **facts))
+        facts = self._gateway.facts
+        await to_thread.run_sync(lambda: self._gateway.store.report(REPORT_NAME, "stopped", **facts))

@@ -19,7 +19,7 @@ from openclaw_rl.model import Message, Sampling, Tool, Turn, TurnKind, TurnState
 from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.dialects import ToolCall
 from openclaw_rl.policy.engine import EngineError, Generation, SampledToken
-from openclaw_rl.policy.reply import Part, ReplyReader, Thought, continues, joined
+from openclaw_rl.policy.reply import Part, ReplyReader, Thought, continues, joined, message_of
 from openclaw_rl.store.conversations import Conversations
 from openclaw_rl.store.progress import UNREAD_CALLS
 
@@ -120,20 +120,7 @@ class Completion:
     @property
     def reply(self) -> Message:
         """The assistant message in OpenAI's chat form."""
-        message: Message = {"role": "assistant", "content": self.text}
-        if self.thought:
-            message["reasoning_content"] = self.thought
-        if self.calls:
-            message["content"] = self.text or None
-            message["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments},
-                }
-                for call in self.calls
-            ]
-        return message
+        return message_of(self.text, self.thought, self.calls)
 
     @property
     def record(self) -> Message:

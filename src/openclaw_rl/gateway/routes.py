@@ -1,25 +1,24 @@
-"""The HTTP routes: each reads its request, has the work done elsewhere and answers.
+"""The routes of the policy: each reads its request, has the work done elsewhere and answers.
 
-Decides nothing about turns. Blocking work goes to threads.
+Decides nothing about turns. Blocking work goes to threads. What every gateway answers is in `common_routes`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
 
 from anyio import to_thread
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from openclaw_rl.gateway import admin, bodies, feedback, models
+from openclaw_rl.gateway import models
 from openclaw_rl.gateway.admission import admit, read_prompt
 from openclaw_rl.gateway.answer import Answer, Head
-from openclaw_rl.gateway.bodies import AnyBody
+from openclaw_rl.gateway.common_routes import Tenant, read
 from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.delivery import Delivery
-from openclaw_rl.gateway.errors import bad_request, log_failure, server_error
-from openclaw_rl.gateway.openapi import asks, takes
+from openclaw_rl.gateway.errors import bad_request
+from openclaw_rl.gateway.openapi import takes
 from openclaw_rl.gateway.protocols.chat import ChatRequest
 from openclaw_rl.gateway.protocols.chat_answer import ChatAnswer
 from openclaw_rl.gateway.protocols.messages import MessagesRequest, PromptFields
@@ -33,21 +32,14 @@ router = APIRouter()
 
 
 def service_of(request: Request) -> Service:
-    service: Service = request.app.state.service
+    service: Service = request.app.state.gateway
     return service
-
-
-def tenant_of(request: Request) -> str:
-    return service_of(request).keys.tenant_of(request.headers)
-
-
-Tenant = Annotated[str, Depends(tenant_of)]
 
 
 @router.post("/v1/chat/completions", openapi_extra=takes(ChatRequest, streams=True))
 async def chat_completions(request: Request, tenant: Tenant) -> Response:
     """OpenAI's Chat Completions."""
-    body, chat = await _read(request, ChatRequest)
+    body, chat = await read(request, ChatRequest)
     asked = await to_thread.run_sync(chat.request, body)
     return await _answer(request, tenant, asked, lambda head: ChatAnswer(head, asked.choices))
 
@@ -55,7 +47,7 @@ async def chat_completions(request: Request, tenant: Tenant) -> Response:
 @router.post("/v1/messages", openapi_extra=takes(MessagesRequest, streams=True))
 async def messages(request: Request, tenant: Tenant) -> Response:
     """Anthropic's Messages."""
-    body, given = await _read(request, MessagesRequest)
+    body, given = await read(request, MessagesRequest)
     asked = await to_thread.run_sync(given.request, body)
     return await _answer(request, tenant, asked, MessagesAnswer)
 
@@ -63,7 +55,7 @@ async def messages(request: Request, tenant: Tenant) -> Response:
 @router.post("/v1/messages/count_tokens", openapi_extra=takes(PromptFields))
 async def count_tokens(request: Request, _: Tenant) -> Response:
     """How long the prompt of such a request would be; nothing is sampled or stored."""
-    body, given = await _read(request, PromptFields)
+    body, given = await read(request, PromptFields)
     service = service_of(request)
     asked = await to_thread.run_sync(given.request, body)
     await models.pinned_version(service, asked.model)
@@ -77,7 +69,7 @@ async def count_tokens(request: Request, _: Tenant) -> Response:
 @router.post("/v1/responses", openapi_extra=takes(ResponsesRequest, streams=True))
 async def responses(request: Request, tenant: Tenant) -> Response:
     """OpenAI's Responses."""
-    body, given = await _read(request, ResponsesRequest)
+    body, given = await read(request, ResponsesRequest)
     previous = None
     if given.previous_response_id is not None:
         answered = service_of(request).sessions.answered
@@ -107,38 +99,6 @@ async def _answer(
     return Delivery(choices, form(head), stream=asked.stream, headers=headers)
 
 
-@router.post("/v1/feedback", openapi_extra=takes(feedback.FeedbackRequest))
-async def give_feedback(request: Request, tenant: Tenant) -> Response:
-    """A score or words about one reply."""
-    _, given = await _read(request, feedback.FeedbackRequest)
-    service = service_of(request)
-    turn = await to_thread.run_sync(
-        feedback.give_feedback, service.sessions, service.store.conversations, tenant, given
-    )
-    return JSONResponse({"turn_id": turn.id, "state": turn.state.value})
-
-
-@router.post("/v1/sessions/{session_id}/outcome", openapi_extra=takes(feedback.OutcomeRequest))
-async def give_outcome(session_id: str, request: Request, tenant: Tenant) -> Response:
-    """How an episode came out; scores its last reply and closes the session."""
-    _, given = await _read(request, feedback.OutcomeRequest)
-    service = service_of(request)
-    turn = await to_thread.run_sync(
-        feedback.give_outcome, service.sessions, service.store.conversations, tenant, session_id, given
-    )
-    return JSONResponse({"session_id": turn.session_id, "turn_id": turn.id, "state": turn.state.value})
-
-
-@router.post("/v1/sessions/{session_id}/close")
-async def close_session(session_id: str, request: Request, tenant: Tenant) -> Response:
-    """Nothing more will follow in this session."""
-    service = service_of(request)
-    closed = await to_thread.run_sync(
-        feedback.close, service.sessions, service.store.conversations, tenant, session_id
-    )
-    return JSONResponse({"session_id": closed, "closed": True})
-
-
 @router.get("/v1/models")
 async def list_models(request: Request, _: Tenant) -> Response:
     """The policy, with its context window and the version that serves."""
@@ -151,42 +111,3 @@ async def list_models(request: Request, _: Tenant) -> Response:
 async def show_model(model: str, request: Request, _: Tenant) -> Response:
     """The policy, or one version of it."""
     return JSONResponse(await models.listing(service_of(request), model))
-
-
-@router.get("/v1/admin/turns", openapi_extra=asks(admin.TurnsQuery))
-async def list_turns(request: Request, tenant: Tenant) -> Response:
-    """Where each turn stands and why, and how many samples the next update still needs."""
-    query = bodies.validate(admin.TurnsQuery, dict(request.query_params))
-    return JSONResponse(await to_thread.run_sync(admin.turns, service_of(request), tenant, query))
-
-
-@router.get("/v1/admin/status")
-async def show_status(request: Request, tenant: Tenant) -> Response:
-    """What serves, what waits for what, and what the processes do."""
-    return JSONResponse(await to_thread.run_sync(admin.status, service_of(request), tenant))
-
-
-@router.get("/healthz")
-async def healthz() -> Response:
-    """The process lives."""
-    return JSONResponse({"status": "ok"})
-
-
-@router.get("/readyz")
-async def readyz(request: Request) -> Response:
-    """Requests can be answered and recorded."""
-    service = service_of(request)
-    try:
-        await to_thread.run_sync(service.store.ping)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the answer is "not ready"
-        log_failure("the store", error)
-        raise server_error("The store cannot be reached.", 503) from None
-    if not service.publication.ready:
-        raise server_error("No policy version serves yet.", 503)
-    return JSONResponse({"status": "ready", "policy_version": service.engine.serving_version})
-
-
-async def _read(request: Request, kind: type[AnyBody]) -> tuple[dict[str, Any], AnyBody]:
-    raw = await bodies.read_body(request, service_of(request).body_limit)
-    body = await to_thread.run_sync(bodies.parse_json, raw)
-    return body, await to_thread.run_sync(bodies.validate, kind, body)

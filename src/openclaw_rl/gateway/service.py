@@ -1,21 +1,23 @@
-"""What the routes share: the parts they work with, and the turns that run now.
+"""The gateway in front of an engine: the parts its routes work with, and the turns that run now.
 
-Made once for an app. Knows no route and no request.
+Knows no route and no request.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
 
 from openclaw_rl.config import Settings
 from openclaw_rl.gateway.auth import Keys
 from openclaw_rl.gateway.back_pressure import BackPressure
 from openclaw_rl.gateway.completion import SERVER_STOPPED, Plan, RunningTurn
+from openclaw_rl.gateway.errors import server_error
+from openclaw_rl.gateway.gateway import Gateway
 from openclaw_rl.gateway.publication import Publication
-from openclaw_rl.gateway.sessions import Sessions
 from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.engine import Generation, PolicyEngine
 from openclaw_rl.store import Store
@@ -25,18 +27,15 @@ _IGNORED_NAMES = 100
 _LONGEST_NAME = 64
 
 
-class Service:
+class Service(Gateway):
     def __init__(
         self, settings: Settings, store: Store, engine: PolicyEngine, template: ChatTemplate
     ) -> None:
-        self.settings = settings
-        self.store = store
+        super().__init__(settings, store)
         self.engine = engine
         self.template = template
-        self.keys = Keys(settings)
-        self.sessions = Sessions(store.conversations)
+        self._keys = Keys(settings)
         self.publication = Publication(store, engine)
-        self.started_at = time.time()
         self.back_pressure = BackPressure(
             seconds=settings.server.busy_seconds, most=settings.engine.max_waiting
         )
@@ -49,19 +48,11 @@ class Service:
         self._running: set[RunningTurn] = set()
         self._sampled_by_ended = 0
 
-    @property
-    def body_limit(self) -> int:
-        """In bytes."""
-        return int(self.settings.server.max_body_mb * 1024 * 1024)
-
-    @property
-    def url(self) -> str:
-        host = self.settings.server.host
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.settings.server.port}"
+    def tenant_of(self, headers: Mapping[str, str]) -> str:
+        return self._keys.tenant_of(headers)
 
     @property
     def facts(self) -> dict[str, int | str]:
-        """What the server says of itself in the store."""
         return {
             "url": self.url,
             "model": self.settings.served_name,
@@ -73,6 +64,30 @@ class Service:
             "unread_tool_calls": self.unread_calls,
             "loosened_schemas": self.loosened_schemas,
         }
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {
+            "model": self.settings.served_name,
+            "policy_version": self.engine.serving_version,
+            "context_length": self.engine.context_length,
+            "tool_dialect": self.template.dialect.name,
+            "running_requests": len(self._running),
+            "held_requests": self.back_pressure.held,
+            "unread_tool_calls": self.unread_calls,
+            "loosened_schemas": self.loosened_schemas,
+            "ignored_fields": dict(self.ignored.most_common()),
+        }
+
+    @property
+    def next_update(self) -> dict[str, Any]:
+        coming = self.store.progress.next_update(self.settings.learn.batch_size)
+        return {**asdict(coming), "missing": coming.missing, "enabled": self.settings.learn.enabled}
+
+    def readiness(self) -> dict[str, Any]:
+        if not self.publication.ready:
+            raise server_error("No policy version serves yet.", 503)
+        return {"policy_version": self.engine.serving_version}
 
     def count_ignored(self, names: Iterable[str]) -> None:
         for name in names:
@@ -92,7 +107,6 @@ class Service:
         self.unread_calls += running.unread_calls
 
     async def stop(self) -> None:
-        """End every running turn; returns once each is recorded."""
         running = list(self._running)
         for turn in running:
             turn.hang_up(SERVER_STOPPED)

@@ -70,7 +70,7 @@ class Sessions:
         """The tenant's turn that made a response, by the response's id in any protocol."""
         turn = self._conversations.turn(_RESPONSE_PREFIXES.sub("", response_id))
         if turn is None:
-            return None
+            return self._conversations.recorded(response_id, tenant)
         session = self._conversations.session(turn.session_id)
         return turn if session is not None and session.tenant == tenant else None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from openclaw_rl.model import Tool
+from openclaw_rl.model import Message, Tool
 from openclaw_rl.policy.dialects import MENTION, Dialect, ToolCall
 from openclaw_rl.policy.tool_calls import ToolCallSplitter
 
@@ -129,6 +129,20 @@ class ReplyReader:
     def _seen(self, parts: Sequence[str | ToolCall]) -> list[str | ToolCall]:
         self._visible += [part for part in parts if isinstance(part, str)]
         return list(parts)
+
+
+def message_of(text: str, thought: str, calls: Sequence[ToolCall]) -> Message:
+    """A whole reply as an assistant message in OpenAI's chat form."""
+    message: Message = {"role": "assistant", "content": text}
+    if thought:
+        message["reasoning_content"] = thought
+    if calls:
+        message["content"] = text or None
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in calls
+        ]
+    return message
 
 
 def continues(before: Part, part: Part) -> bool:

@@ -6,81 +6,37 @@ server in the store alone, and run at a lower CPU priority than it does.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
-import signal
 import threading
 
 from openclaw_rl.config import Settings
-from openclaw_rl.judge.judge import make_judge
-from openclaw_rl.judge.loop import run as run_judge
 from openclaw_rl.learn.loop import Learner
 from openclaw_rl.learn.trainer import Trainer
 from openclaw_rl.policy.embedded import model_files
 from openclaw_rl.policy.embedded.cores import CoreShare
 from openclaw_rl.policy.embedded.network import Network
+from openclaw_rl.processes.judge import judge_until, stop_on_signals
 from openclaw_rl.processes.same_model import refuse_other_model
 from openclaw_rl.processes.single import only_one
 from openclaw_rl.store import Store
-
-NICENESS = 10
 
 log = logging.getLogger(__name__)
 
 
 def learn(settings: Settings) -> None:
     """Judge and train until SIGINT or SIGTERM; an update that has begun is finished first."""
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    os.nice(NICENESS)
+    stop = stop_on_signals()
     with only_one(settings.home, "learner"):
         store = Store.open(settings.database)
         refuse_other_model(store, settings)
-        judging = threading.Thread(target=_judge, args=(settings, store, stop), name="judge")
+        judging = threading.Thread(target=judge_until, args=(settings, store, stop), name="judge")
         judging.start()
         try:
-            if settings.learn.enabled:
-                _make_learner(settings, store).run(stop)
-            else:
-                stop.wait()
+            _make_learner(settings, store).run(stop)
         finally:
             stop.set()
             judging.join()
             store.close()
-
-
-def _judge(settings: Settings, store: Store, stop: threading.Event) -> None:
-    """Run the judge's loop; if it ends by an error, so does this process, to be started anew."""
-
-    async def judge_until_stopped() -> None:
-        judge = make_judge(settings, _server_url(settings, store))
-        stopping = asyncio.Event()
-        watcher = asyncio.create_task(_set_when(stop, stopping))
-        try:
-            await run_judge(store, judge, stopping, concurrency=settings.judge.concurrency)
-        finally:
-            watcher.cancel()
-            await judge.close()
-
-    try:
-        asyncio.run(judge_until_stopped())
-    finally:
-        stop.set()
-
-
-async def _set_when(stop: threading.Event, stopping: asyncio.Event) -> None:
-    await asyncio.to_thread(stop.wait)
-    stopping.set()
-
-
-def _server_url(settings: Settings, store: Store) -> str:
-    """Where our own server listens: as it last said itself, since its port may have been chosen freely."""
-    report = store.reports().get("server")
-    if report is not None and "url" in report.detail:
-        return str(report.detail["url"])
-    return f"http://{settings.server.host}:{settings.server.port}"
 
 
 def _make_learner(settings: Settings, store: Store) -> Learner:

@@ -25,6 +25,7 @@ OPEN_TO_NEXT_STATES = (
     TurnState.UNJUDGED,
     TurnState.NO_SIGNAL,
     TurnState.WAITING_UPDATE,
+    TurnState.RECORDED,
 )
 """States from which a (newer) next state sends a turn to the judge."""
 
@@ -32,6 +33,14 @@ OPEN_TO_NEXT_STATES = (
 def new_id(prefix: str) -> str:
     """A unique id that says what it names: `turn_…`, `ns_…`, `judge_…`."""
     return f"{prefix}_{uuid.uuid4().hex[:24]}"
+
+
+def insert_turn(connection: Connection, turn: Turn) -> None:
+    sessions = schema.sessions
+    connection.execute(insert(schema.turns).values(**rows.row_of_turn(turn)))
+    connection.execute(
+        update(sessions).where(sessions.c.id == turn.session_id).values(last_active_at=turn.finished_at)
+    )
 
 
 class Conversations:
@@ -98,19 +107,28 @@ class Conversations:
 
     def add_turn(self, turn: Turn) -> None:
         """Write a finished turn durably. Returns only when it would survive a crash."""
-        sessions = schema.sessions
         with self._database.write() as connection:
-            connection.execute(insert(schema.turns).values(**rows.row_of_turn(turn)))
-            connection.execute(
-                update(sessions)
-                .where(sessions.c.id == turn.session_id)
-                .values(last_active_at=turn.finished_at)
-            )
+            insert_turn(connection, turn)
 
     def turn(self, turn_id: str) -> Turn | None:
         table = schema.turns
         with self._database.read() as connection:
             found = connection.execute(select(table).where(table.c.id == turn_id)).mappings().first()
+        return rows.turn_of_row(found) if found else None
+
+    def recorded(self, response_id: str, tenant: str) -> Turn | None:
+        """The tenant's newest turn that another server answered under this id; servers may use one twice."""
+        turns, sessions, recordings = schema.turns, schema.sessions, schema.recordings
+        query = (
+            select(turns)
+            .join(recordings, recordings.c.turn_id == turns.c.id)
+            .join(sessions, sessions.c.id == turns.c.session_id)
+            .where(recordings.c.response_id == response_id, sessions.c.tenant == tenant)
+            .order_by(turns.c.finished_at.desc())
+            .limit(1)
+        )
+        with self._database.read() as connection:
+            found = connection.execute(query).mappings().first()
         return rows.turn_of_row(found) if found else None
 
     def turns(

@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from openclaw_rl.model import (
+    OTHER_MODEL,
     Judgement,
     NextState,
     PolicyVersion,
@@ -22,6 +23,7 @@ from openclaw_rl.model import (
     TurnState,
     Update,
     VersionState,
+    made_by_other,
 )
 from openclaw_rl.store import rows, schema
 from openclaw_rl.store.database import Database
@@ -32,6 +34,18 @@ UNDER_A_GRAMMAR = "judged, but sampled under a grammar: its tokens were not the 
 
 class ConflictError(RuntimeError):
     """Someone else trained or changed a sample of an update, or took its number; nothing was recorded."""
+
+
+def _unfit(connection: Connection, turn_id: str) -> tuple[TurnState, str] | None:
+    """Where a judged turn goes that must not train, and why."""
+    turns = schema.turns
+    query = select(
+        turns.c.model, turns.c.policy_version, turns.c.sampling["grammar"].as_string().label("grammar")
+    )
+    turn = connection.execute(query.where(turns.c.id == turn_id)).one()
+    if turn.policy_version == OTHER_MODEL:
+        return TurnState.RECORDED, made_by_other(turn.model)
+    return (TurnState.SET_ASIDE, UNDER_A_GRAMMAR) if turn.grammar else None
 
 
 class Learning:
@@ -88,9 +102,8 @@ class Learning:
         )
         with self._database.write() as connection:
             connection.execute(insert(schema.judgements).values(**rows.row_of_judgement(judgement)))
-            grammar = select(turns.c.sampling["grammar"].as_string()).where(turns.c.id == judgement.turn_id)
-            if state is TurnState.WAITING_UPDATE and connection.execute(grammar).scalar():
-                state, reason = TurnState.SET_ASIDE, UNDER_A_GRAMMAR
+            if state is TurnState.WAITING_UPDATE:
+                state, reason = _unfit(connection, judgement.turn_id) or (state, reason)
             moved = connection.execute(
                 update(turns)
                 .where(
@@ -118,7 +131,7 @@ class Learning:
         turns = schema.turns
         query = (
             select(turns)
-            .where(turns.c.state == TurnState.WAITING_UPDATE.value)
+            .where(turns.c.state == TurnState.WAITING_UPDATE.value, turns.c.policy_version != OTHER_MODEL)
             .order_by(turns.c.finished_at, turns.c.id)
             .limit(limit)
         )
@@ -201,7 +214,11 @@ class Learning:
                 raise ConflictError(f"update {done.id}: {judged} was judged anew while it ran")
             marked = connection.execute(
                 update(turns)
-                .where(turns.c.id.in_(done.turn_ids), turns.c.state == TurnState.WAITING_UPDATE.value)
+                .where(
+                    turns.c.id.in_(done.turn_ids),
+                    turns.c.state == TurnState.WAITING_UPDATE.value,
+                    turns.c.policy_version != OTHER_MODEL,
+                )
                 .values(state=TurnState.TRAINED.value, state_reason="", update_id=done.id)
             )
             if marked.rowcount != len(done.turn_ids):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import func, select, tuple_
 
-from openclaw_rl.model import TurnKind, TurnState
+from openclaw_rl.model import OTHER_MODEL, TurnKind, TurnState, made_by_other
 from openclaw_rl.store import schema
 from openclaw_rl.store.database import Database
 
@@ -26,6 +26,7 @@ MEANING: Mapping[TurnState, str] = {
     TurnState.ABORTED: "aborted",
     TurnState.UNJUDGED: "unjudged: no vote could be read",
     TurnState.NO_SIGNAL: "judged, without a signal",
+    TurnState.RECORDED: "recorded and judged: another model's, never trained",
     TurnState.SET_ASIDE: "set aside, unfit to learn from",
 }
 _AS_A_RULE = {
@@ -49,6 +50,7 @@ class Standing:
     state: TurnState
     kind_reason: str
     state_reason: str
+    model: str
     policy_version: int
     prompt_tokens: int
     response_tokens: int
@@ -61,13 +63,22 @@ class Standing:
     @property
     def reason(self) -> str:
         """Why it stands where it does."""
+        if self.state is TurnState.RECORDED:
+            return self.state_reason
+        stands = self.state_reason or _AS_A_RULE.get(self.state, MEANING[self.state])
         if self.state is TurnState.SIDE:
-            return self.kind_reason
-        return self.state_reason or _AS_A_RULE.get(self.state, MEANING[self.state])
+            stands = self.kind_reason
+        return stands if self.by_policy else f"{made_by_other(self.model)}; {stands}"
+
+    @property
+    def by_policy(self) -> bool:
+        return self.policy_version != OTHER_MODEL
 
     @property
     def trainable(self) -> bool | None:
         """None while that is not known."""
+        if not self.by_policy:
+            return False
         return None if self.state in UNDECIDED else self.state in TRAINABLE
 
 
@@ -122,6 +133,7 @@ class Progress:
                 turns.c.state,
                 turns.c.kind_reason,
                 turns.c.state_reason,
+                turns.c.model,
                 turns.c.policy_version,
                 func.length(turns.c.prompt_ids) // 4,
                 func.length(turns.c.response_ids) // 4,

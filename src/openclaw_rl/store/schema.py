@@ -69,6 +69,7 @@ turns = Table(
     Column("update_id", Integer, ForeignKey("updates.id")),
     Index("turns_by_state", "state", "finished_at"),
     Index("turns_by_session", "session_id", "finished_at"),
+    Index("turns_by_time", "finished_at", "id"),
     Index("turns_by_conversation", "conversation_hash"),
     Index("turns_by_update", "update_id"),
 )
@@ -99,6 +100,15 @@ judgements = Table(
     Column("seconds", Float, nullable=False),
     Index("judgements_by_turn", "turn_id", "created_at"),
     Index("judgements_by_time", "created_at"),
+)
+
+recordings = Table(
+    "recordings",
+    metadata,
+    Column("turn_id", String, ForeignKey("turns.id"), primary_key=True),
+    Column("response_id", String),
+    Column("usage", JSON),
+    Index("recordings_by_response", "response_id"),
 )
 
 versions = Table(
@@ -141,17 +151,21 @@ class SchemaError(RuntimeError):
 
 
 def prepare(connection: Connection) -> None:
-    """Create the tables in an empty database; check the schema version of one that exists.
+    """Create the tables in an empty database; in one that exists, check its version and add what is new.
 
     Raises SchemaError for a schema version other than ours.
     """
-    if not inspect(connection).has_table(about.name):
-        metadata.create_all(connection)
+    is_new = not inspect(connection).has_table(about.name)
+    if not is_new:
+        found = connection.execute(select(about.c.schema_version)).scalar_one()
+        if found != SCHEMA_VERSION:
+            raise SchemaError(
+                f"the store has schema version {found}, this program reads {SCHEMA_VERSION}; "
+                f"use the openclaw-rl release that wrote it, or another data_dir"
+            )
+    metadata.create_all(connection)
+    for table in metadata.sorted_tables:
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)
+    if is_new:
         connection.execute(insert(about).values(schema_version=SCHEMA_VERSION))
-        return
-    found = connection.execute(select(about.c.schema_version)).scalar_one()
-    if found != SCHEMA_VERSION:
-        raise SchemaError(
-            f"the store has schema version {found}, this program reads {SCHEMA_VERSION}; "
-            f"use the openclaw-rl release that wrote it, or another data_dir"
-        )

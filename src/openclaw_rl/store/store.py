@@ -1,4 +1,5 @@
-"""The store as the loops see it: conversations, learning, and what the processes say of themselves."""
+"""The store as the loops see it: conversations, learning, recordings, and what the processes say of
+themselves."""
 
 from __future__ import annotations
 
@@ -13,8 +14,10 @@ from openclaw_rl.model import ProcessReport
 from openclaw_rl.store import rows, schema
 from openclaw_rl.store.conversations import Conversations
 from openclaw_rl.store.database import Database
+from openclaw_rl.store.exchanges import Exchanges
 from openclaw_rl.store.learning import Learning
 from openclaw_rl.store.progress import Progress
+from openclaw_rl.store.recordings import Recordings
 
 
 class Store:
@@ -25,6 +28,8 @@ class Store:
         self.conversations = Conversations(database)
         self.learning = Learning(database)
         self.progress = Progress(database)
+        self.recordings = Recordings(database)
+        self.exchanges = Exchanges(database)
         with database.write() as connection:
             schema.prepare(connection)
         self.learning.ensure_base_version()

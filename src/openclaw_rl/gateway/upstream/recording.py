@@ -1,0 +1,185 @@
+"""One request to the upstream, as it is kept: placed like any other, and its reply stored without tokens.
+
+What the request says about earlier turns is recorded before it is passed on. Its own turns are on disk
+before the caller learns that they have ended. Knows no HTTP, and no protocol but by its readers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anyio import to_thread
+
+from openclaw_rl.gateway import sides
+from openclaw_rl.gateway.completion_request import CompletionRequest
+from openclaw_rl.gateway.normalise import Conversation
+from openclaw_rl.gateway.sessions import Place, Sessions, is_done, stated_session
+from openclaw_rl.gateway.upstream.headers import Headers
+from openclaw_rl.gateway.upstream.reply import Choice, Reply
+from openclaw_rl.model import OTHER_MODEL, Sampling, Turn, TurnKind, TurnState
+from openclaw_rl.store import Store, new_id
+from openclaw_rl.store.recordings import Usage
+
+BROKE_OFF = "the upstream's answer broke off"
+REPORTED_ERROR = "the upstream reported an error within its answer"
+UNREADABLE = "the upstream's answer has a form that cannot be read"
+_ABORTED = "aborted"
+_DONE = "the client said that it is done"
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """How a protocol's answers are read into a Reply."""
+
+    event: Callable[[Reply, Mapping[str, Any]], None]
+    """An event of a stream, or a plain body."""
+    done: Callable[[Reply], None] = lambda _: None
+    """`[DONE]`, where a protocol's streams end with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """All that is known of a request before it is passed on."""
+
+    request: CompletionRequest
+    conversation: Conversation
+    kind: TurnKind
+    kind_reason: str
+    place: Place
+    turn_ids: tuple[str, ...]
+    """One for each choice."""
+    closes_session: bool
+    arrived: float
+
+
+def place(sessions: Sessions, tenant: str, headers: Mapping[str, str], request: CompletionRequest) -> Placed:
+    """Find the request's session and pair it with the turns before it. Blocks on the store."""
+    arrived = time.time()
+    conversation = Conversation.of(request.messages)
+    stated = sides.stated_kind(headers, request.turn_type)
+    kind, kind_reason = sides.classify(request.messages, stated)
+    return Placed(
+        request,
+        conversation,
+        kind,
+        kind_reason,
+        sessions.place(conversation, kind, tenant, stated_session(headers, request)),
+        tuple(new_id("turn") for _ in range(request.choices)),
+        is_done(headers, request),
+        arrived,
+    )
+
+
+class Recording:
+    """Takes in what the upstream answers, and stores it once."""
+
+    def __init__(self, store: Store, placed: Placed, readers: Readers) -> None:
+        self._store = store
+        self._placed = placed
+        self._readers = readers
+        self._reply = Reply()
+        self._unreadable = False
+        self._done = False  # a stream said itself that it is
+        self._storing: asyncio.Task[None] | None = None
+        self._usage: Usage | None = None
+
+    @property
+    def headers(self) -> Headers:
+        """By which a caller can name the turns later."""
+        turns = ", ".join(self._placed.turn_ids)
+        return [("x-session-id", self._placed.place.session_id), ("x-turn-id", turns)]
+
+    def read(self, text: str) -> None:
+        """An event's data, or a plain body."""
+        if text.strip() == "[DONE]":
+            self._done = True
+            self._readers.done(self._reply)
+            return
+        try:
+            said = json.loads(text)
+        except (ValueError, RecursionError):
+            return  # no event of any protocol, but some server's way to stay alive
+        try:
+            if isinstance(said, dict):
+                self._readers.event(self._reply, said)
+        except (ValueError, TypeError, AttributeError, LookupError):
+            # Whatever another server sends is passed on; only the record of it suffers.
+            self._unreadable = True
+
+    async def keep_if_whole(self) -> None:
+        """Store the turns once all have come to their end, and later what is said of usage after that.
+
+        Raises whatever the store does.
+        """
+        if self._storing is None:
+            if self._done or self._reply.is_whole(len(self._placed.turn_ids)):
+                await self.end()
+        elif self._reply.usage is not None and self._reply.usage != self._usage:
+            self._usage = self._reply.usage
+            await to_thread.run_sync(self._store.recordings.set_usage, self._placed.turn_ids[0], self._usage)
+
+    async def end(self, failure: str = BROKE_OFF) -> None:
+        """Nothing more comes: what is not whole is stored as aborted, for the reason `failure`.
+
+        Does nothing when all is stored. Raises whatever the store does.
+        """
+        if self._storing is None:
+            self._usage = self._reply.usage
+            turns = self._turns(failure)
+            self._storing = asyncio.create_task(to_thread.run_sync(self._record, turns))
+        # A request that is cancelled meanwhile must not leave its turn unwritten, nor written twice.
+        await asyncio.shield(self._storing)
+
+    def _turns(self, failure: str) -> list[Turn]:
+        if self._unreadable:
+            failure = UNREADABLE
+        elif self._reply.failed:
+            failure = REPORTED_ERROR
+        is_sound = not (self._unreadable or self._reply.failed)
+        # A server may give fewer choices than it was asked for.
+        choices = [self._reply.choices[index] for index in sorted(self._reply.choices)] or [Choice()]
+        return [
+            self._turn(turn_id, choice, "" if choice.finish_reason and is_sound else failure)
+            for turn_id, choice in zip(self._placed.turn_ids, choices, strict=False)
+        ]
+
+    def _turn(self, turn_id: str, choice: Choice, failure: str) -> Turn:
+        placed = self._placed
+        reply = choice.message
+        if failure:
+            state = TurnState.ABORTED
+        else:
+            state = TurnState.SIDE if placed.kind is TurnKind.SIDE else TurnState.WAITING_NEXT_STATE
+        return Turn(
+            id=turn_id,
+            session_id=placed.place.session_id,
+            parent_id=placed.place.parent_id,
+            kind=placed.kind,
+            kind_reason=placed.kind_reason,
+            state=state,
+            state_reason=failure,
+            model=self._reply.model or placed.request.model,
+            policy_version=OTHER_MODEL,
+            messages=placed.request.messages,
+            tools=placed.request.tools,
+            reply=reply,
+            prompt_ids=(),
+            response_ids=(),
+            logprobs=(),
+            sampling=Sampling(),  # how the upstream draws is not known
+            finish_reason=_ABORTED if failure else choice.finish_reason,
+            created_at=placed.arrived,
+            finished_at=time.time(),
+            conversation_hash=placed.conversation.hash_with(reply),
+            request_hash=placed.conversation.request_hash,
+        )
+
+    def _record(self, turns: list[Turn]) -> None:
+        self._store.recordings.add(turns, self._reply.response_id, self._usage)
+        if self._placed.closes_session:
+            self._store.conversations.close_session(turns[0].session_id, _DONE)

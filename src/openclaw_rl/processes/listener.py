@@ -1,0 +1,52 @@
+"""What every server process does with its socket: take it first, answer on it, and end on a signal.
+
+Knows no model and no upstream.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+
+import uvicorn
+from fastapi import FastAPI
+
+from openclaw_rl.config import ConfigError, Settings
+
+GRACE_SECONDS = 5
+"""Requests that run when the server is stopped may go on for so long."""
+
+
+def end_on_signals() -> None:
+    """Until uvicorn handles them, and after: it raises the signal that stopped it once more."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(0))
+
+
+def listening(settings: Settings) -> tuple[socket.socket, Settings]:
+    """A socket at the server's address, and the settings with the port that it really has.
+
+    Taken before anything is loaded, so that a taken port is known at once. Raises ConfigError.
+    """
+    host, port = settings.server.host, settings.server.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        # Two sockets may be bound to one port as long as neither listens.
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"cannot listen on {host}:{port} ({error.strerror}); set --port") from None
+    taken = settings.server.model_copy(update={"port": listener.getsockname()[1]})
+    return listener, settings.model_copy(update={"server": taken})
+
+
+def answer(app: FastAPI, listener: socket.socket) -> None:
+    """Answer requests until a signal comes."""
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
+    )
+    uvicorn.Server(config).run(sockets=[listener])
