@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import pickle
 import re
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from byte_template import byte_template
+from judging import judge_all
 from running_gateway import MODEL, RunningGateway, assistant, running_gateway, user
 from safetensors import SafetensorError
 from scripted_engine import ScriptedEngine
@@ -21,7 +21,6 @@ from tiny_model import make_tiny_model
 
 from openclaw_rl.config import ConfigError, Settings
 from openclaw_rl.gateway.app import check_bind, create_app
-from openclaw_rl.judge import loop
 from openclaw_rl.judge.judge import make_judge
 from openclaw_rl.judge.prompts import read_completion
 from openclaw_rl.model import TurnState
@@ -39,7 +38,9 @@ def all_routes(routes: Sequence[BaseRoute]) -> Iterator[Route]:
     for route in routes:
         if isinstance(route, Route):
             yield route
-        inner = getattr(route, "routes", None) or getattr(getattr(route, "original_router", None), "routes", ())
+        inner = getattr(route, "routes", None) or getattr(
+            getattr(route, "original_router", None), "routes", ()
+        )
         yield from all_routes(inner)
 
 
@@ -127,8 +128,12 @@ def test_fault_107_no_route_tells_one_user_of_another(tmp_path: Path) -> None:
         gateway.engine.say("alices answer", "alices other answer")
         turn = gateway.chat(user("alices secret"), headers={"X-Session-Id": "s"})
         gateway.chat(
-            user("alices secret"), assistant("alices answer"), user("alices words"), headers={"X-Session-Id": "s"}
+            user("alices secret"),
+            assistant("alices answer"),
+            user("alices words"),
+            headers={"X-Session-Id": "s"},
         )
+        assert len(gateway.http.get("/v1/admin/turns").json()["data"]) == 2
         gateway.http.headers["Authorization"] = "Bearer bob-key"
         seen = [
             gateway.http.get("/v1/admin/turns"),
@@ -141,10 +146,14 @@ def test_fault_107_no_route_tells_one_user_of_another(tmp_path: Path) -> None:
         score = {"score": 1, "response_id": turn.id}
         refused = [
             gateway.http.post("/v1/feedback", json=score),
-            *(gateway.http.post(f"/v1/sessions/{name}/outcome", json={"score": 1}) for name in ("s", turn.session_id)),
+            *(
+                gateway.http.post(f"/v1/sessions/{name}/outcome", json={"score": 1})
+                for name in ("s", turn.session_id)
+            ),
             *(gateway.http.post(f"/v1/sessions/{name}/close") for name in ("s", turn.session_id)),
             gateway.http.post(
-                "/v1/responses", json={"model": MODEL, "input": "go on", "previous_response_id": f"resp_{turn.id}"}
+                "/v1/responses",
+                json={"model": MODEL, "input": "go on", "previous_response_id": f"resp_{turn.id}"},
             ),
         ]
         assert [response.status_code for response in refused] == [404] * 5 + [400]
@@ -161,7 +170,10 @@ def test_fault_108_a_clients_name_of_a_session_is_kept_nowhere(
     """Session ids hold phone numbers, and go into logs and files; here they are hashed at the door."""
     with caplog.at_level(logging.DEBUG), running_gateway(tmp_path) as gateway:
         turns = [
-            *(gateway.chat(user("q"), headers={name: NAME}) for name in ("X-Session-Id", "x-session-affinity")),
+            *(
+                gateway.chat(user("q"), headers={name: NAME})
+                for name in ("X-Session-Id", "x-session-affinity")
+            ),
             *(gateway.chat(user("q"), **{name: NAME}) for name in ("session_id", "prompt_cache_key", "user")),
             gateway.chat(user("q"), metadata={"session_id": NAME}),
         ]
@@ -173,7 +185,9 @@ def test_fault_108_a_clients_name_of_a_session_is_kept_nowhere(
     number = NAME.removeprefix("whatsapp:")
     assert not any(number.encode() in content for content in files)
     assert number not in told
-    ours = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("openclaw_rl"))
+    ours = "\n".join(
+        record.getMessage() for record in caplog.records if record.name.startswith("openclaw_rl")
+    )
     assert number not in ours
 
 
@@ -208,7 +222,7 @@ def test_fault_110_what_a_tool_says_is_data_to_the_judge_and_never_its_verdict(t
         result = {"role": "tool", "tool_call_id": first.reply["tool_calls"][0]["id"], "content": INJECTION}
         gateway.chat(user("run it"), first.reply, result, tools=tools)
         settings = Settings(model={"name": MODEL}, judge={"kind": "self"})
-        asyncio.run(judged(store, make_judge(settings, gateway.url)))
+        judge_all(store, make_judge(settings, gateway.url))
         (judgement,) = store.learning.judgements(first.id)
         assert (judgement.score, judgement.hint) == (-1, None)
         votes = [engine.template.decode(ids) for ids, _, _ in engine.asked[2:]]
@@ -222,14 +236,3 @@ def test_fault_110_what_a_tool_says_is_data_to_the_judge_and_never_its_verdict(t
                 assert read_completion(question, vote, "stop").score is None
         turns = store.conversations.turns(state=TurnState.SIDE)
         assert len(turns) == 6, "its votes never train"
-
-
-async def judged(store: Store, judge: Any) -> None:
-    """The real judging loop, until nothing waits for it."""
-    stop = asyncio.Event()
-    judging = asyncio.create_task(loop.run(store, judge, stop, interval=0.01))
-    while store.learning.turns_to_judge(1):
-        await asyncio.sleep(0.01)
-    stop.set()
-    await judging
-    await judge.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from contextlib import AbstractContextManager
@@ -18,6 +17,7 @@ from scripted_engine import Script, ScriptedEngine
 
 from openclaw_rl.gateway.protocols.chat import ChatRequest
 from openclaw_rl.model import TurnState
+from openclaw_rl.policy.message_forms import text_of
 
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 READ = '<tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>'
@@ -375,11 +375,7 @@ def test_fault_15_the_model_sees_what_the_agent_sent_and_nothing_else(gateway: R
     for sent in (first, later):
         turn = gateway.chat(*sent)
         assert list(turn.messages) == sent
-        spelled = [
-            f"<|im_start|>{m['role']}\n{m['content'] if isinstance(m['content'], str) else m['content'][0]['text']}"
-            "<|im_end|>\n"
-            for m in sent
-        ]
+        spelled = [f"<|im_start|>{m['role']}\n{text_of(m['content'])}<|im_end|>\n" for m in sent]
         prompt = gateway.engine.template.decode(turn.prompt_ids, skip_special_tokens=False)
         assert prompt == "".join(spelled) + "<|im_start|>assistant\n"
 

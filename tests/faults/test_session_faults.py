@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 from byte_template import CHATML, byte_template
+from judging import judge_all
 from openclaw_texts import (
     COMPLETION,
     CRON,
@@ -22,25 +22,10 @@ from openclaw_texts import (
 from running_gateway import MODEL, RunningGateway, assistant, eventually, running_gateway, user
 from scripted_engine import Script, ScriptedEngine
 
-from openclaw_rl.judge import loop
 from openclaw_rl.judge.rules_judge import RulesJudge
 from openclaw_rl.model import Turn, TurnKind, TurnState
 
 LONG = "line of a long text\n" * 1500
-
-
-def judge_all(gateway: RunningGateway) -> None:
-    """The real judging loop, until nothing waits for it."""
-
-    async def until_done() -> None:
-        stop = asyncio.Event()
-        judging = asyncio.create_task(loop.run(gateway.store, RulesJudge(), stop, interval=0.01))
-        while gateway.store.learning.turns_to_judge(1):
-            await asyncio.sleep(0.01)
-        stop.set()
-        await judging
-
-    asyncio.run(until_done())
 
 
 def told(gateway: RunningGateway) -> dict[str, Any]:
@@ -56,7 +41,7 @@ def test_fault_42_a_client_that_sends_no_headers_is_paired_and_judged(gateway: R
     second = gateway.chat(user("a question"), assistant("the answer"), user("That is wrong. Be brief."))
     assert (second.session_id, second.parent_id) == (first.session_id, first.id)
     assert gateway.next_states(first) == [("conversation", ["That is wrong. Be brief."])]
-    judge_all(gateway)
+    judge_all(gateway.store, RulesJudge())
     (judgement,) = gateway.store.learning.judgements(first.id)
     assert judgement.score == -1
     assert gateway.turn(first.id).state is TurnState.WAITING_UPDATE
@@ -72,7 +57,7 @@ def test_fault_42_every_turn_says_why_it_did_or_did_not_become_trainable(gateway
     )
     side = gateway.chat(user("name this"), turn_type="side")
     broken = gateway.post([user("x")]).headers["x-turn-id"]
-    judge_all(gateway)
+    judge_all(gateway.store, RulesJudge())
     by_id = {turn["turn_id"]: turn for turn in told(gateway)["data"]}
     why_not = by_id[second.id]["reason"]
     assert {name: (turn["state"], turn["trainable"], turn["reason"]) for name, turn in by_id.items()} == {
@@ -96,7 +81,7 @@ def test_fault_43_it_says_how_many_samples_the_next_update_still_needs(
         gateway.engine.say("a")
         gateway.chat(user("q"))
         gateway.chat(user("q"), assistant("a"), user("That is wrong."))
-        judge_all(gateway)
+        judge_all(gateway.store, RulesJudge())
         now = told(gateway)
         assert now["next_update"] == {**expected, "collected": 1, "missing": batch_size - 1}
         assert now["counts"]["waiting_update"] == now["counts"]["waiting_next_state"] == 1
@@ -203,9 +188,7 @@ def test_fault_47_a_request_replayed_after_a_time_out_counts_once(gateway: Runni
     first = gateway.chat(user("q"))
     history = [user("q"), assistant("a"), user("go on")]
     with pytest.raises(httpx2.TimeoutException):
-        gateway.http.post(
-            "/v1/chat/completions", json={"model": MODEL, "messages": history}, timeout=0.3
-        )
+        gateway.http.post("/v1/chat/completions", json={"model": MODEL, "messages": history}, timeout=0.3)
     replayed = gateway.chat(*history)
     eventually(lambda: gateway.store.conversations.turns(state=TurnState.ABORTED))
     assert replayed.parent_id == first.id
@@ -234,7 +217,9 @@ def test_fault_47_a_replay_beside_the_running_request_counts_once_too(gateway: R
             assert gateway.turn(run.id).state is TurnState.SUPERSEDED
 
 
-SUMMARY = "The conversation history before this point was compacted into the following summary: all went well."
+SUMMARY = (
+    "The conversation history before this point was compacted into the following summary: all went well."
+)
 
 
 @pytest.mark.parametrize("named", [{}, {"X-Session-Id": "chat"}])
@@ -288,6 +273,9 @@ def test_fault_50_what_nobody_goes_on_with_is_released_and_counted(
         eventually(lambda: gateway.store.conversations.count_sessions().get("closed") == 2)
         for turn in last:
             assert gateway.turn(turn.id).state is TurnState.UNPAIRED
+            session = gateway.store.conversations.session(turn.session_id)
+            assert session is not None
+            assert session.close_reason == "idle"
         counts = gateway.http.get("/v1/admin/status").json()["counts"]
         assert (counts["unpaired"], counts["waiting_next_state"]) == (2, 0)
         assert all(turn["reason"] for turn in told(gateway)["data"])

@@ -19,7 +19,7 @@ from streams import joined, whole
 
 from openclaw_rl.model import Turn, TurnState
 
-PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
+CHAT, MESSAGES, RESPONSES = PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
 TOOLS = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}]
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'
 PIECES = (
@@ -133,9 +133,7 @@ def test_fault_19_deltas_of_calls_are_whole_and_their_ids_are_unique_in_the_sess
     for _ in range(2):
         with gateway.stream(history, tools=TOOLS) as (response, chunks):
             received = [chunk for chunk in chunks if chunk["choices"]]
-        calls = [
-            call for chunk in received for call in chunk["choices"][0]["delta"].get("tool_calls", [])
-        ]
+        calls = [call for chunk in received for call in chunk["choices"][0]["delta"].get("tool_calls", [])]
         assert [call["index"] for call in calls] == [0, 1]
         for call in calls:
             assert call["type"] == "function"
@@ -208,24 +206,31 @@ IDLE_LIMIT = 1.0
 """Seconds without data after which the client of these tests gives up on a stream."""
 
 
+SLOW = Script("a", finish="length", delay=1.5 * IDLE_LIMIT)
+
+
 @pytest.mark.parametrize(
-    ("path", "script"),
+    ("path", "script", "shown"),
     [
-        *((path, Script("a", finish="length", delay=1.5 * IDLE_LIMIT)) for path in PATHS),
-        (PATHS[0], Script("<think>thought</think>a", delay=0.08)),
+        (CHAT, SLOW, '"delta":{"content":""}'),
+        (MESSAGES, SLOW, '"type":"ping"'),
+        (RESPONSES, SLOW, '"type":"response.in_progress"'),
+        (CHAT, Script("<think>thought</think>a", delay=0.08), '"reasoning_content":"t"'),
     ],
 )
 def test_fault_23_a_client_that_gives_up_on_silence_survives_a_slow_model(
-    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch, path: str, script: Script
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch, path: str, script: Script, shown: str
 ) -> None:
     """Comments and hidden thoughts are no progress to a client's timer; here data comes all the while."""
     monkeypatch.setattr("openclaw_rl.gateway.delivery.IDLE_SECONDS", IDLE_LIMIT / 10)
     gateway.engine.say(script)
-    last = time.monotonic()
+    last, received = time.monotonic(), []
     with gateway.http.stream("POST", path, json=body_of(stream=True), timeout=IDLE_LIMIT) as response:
-        for _ in data_of(response):
+        for event in data_of(response):
             assert time.monotonic() - last < IDLE_LIMIT
             last = time.monotonic()
+            received.append(json.dumps(event, separators=(",", ":")))
+    assert sum(shown in event for event in received) > (script is SLOW)
     turn = gateway.turn(response.headers["x-turn-id"])
     assert turn.state is TurnState.WAITING_NEXT_STATE
     assert turn.reply["content"] == "a"
@@ -234,15 +239,11 @@ def test_fault_23_a_client_that_gives_up_on_silence_survives_a_slow_model(
 def test_fault_23_a_thought_is_streamed_while_it_is_thought(gateway: RunningGateway) -> None:
     """Long hidden thinking looks like a hang; here thoughts are data of their own as they come."""
     gateway.engine.say(Script("<think>01234</think>x", delay=0.03))
-    started = time.monotonic()
-    thoughts = []
     with gateway.stream([user("?")]) as (_, chunks):
-        for chunk in chunks:
-            if chunk["choices"] and (text := chunk["choices"][0]["delta"].get("reasoning_content")):
-                thoughts.append((time.monotonic() - started, text))
-    assert "".join(text for _, text in thoughts) == "01234"
-    assert len(thoughts) == 5
-    assert thoughts[0][0] < thoughts[-1][0]
+        deltas = [(chunk["choices"][0]["delta"], time.monotonic()) for chunk in chunks if chunk["choices"]]
+    thoughts = [(delta["reasoning_content"], at) for delta, at in deltas if "reasoning_content" in delta]
+    assert [text for text, _ in thoughts] == list("01234")
+    assert thoughts[-1][1] - thoughts[0][1] > 0.03, "they came one by one"
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -302,7 +303,7 @@ def test_fault_26_words_that_nobody_saw_are_in_no_later_turn(gateway: RunningGat
     first = gateway.chat(user("q"), headers=named)
     history = [user("q"), assistant("a"), user("x")]
     with gateway.http.stream(
-        "POST", PATHS[0], json=body_of(messages=history, stream=True), headers=named
+        "POST", CHAT, json=body_of(messages=history, stream=True), headers=named
     ) as response:
         next(data_of(response))
     cut = only_turn(gateway, TurnState.ABORTED)

@@ -127,7 +127,9 @@ def install(app: FastAPI) -> None:
 def _meant(request: Request) -> str:
     """The route that the client would have reached, had its base URL no /v1 too many or too few."""
     path = "/v1" + re.sub(r"^(/v1)+(?=/)", "", request.url.path).rstrip("/")
-    reached = any(route.matches({**request.scope, "path": path})[0] is Match.FULL for route in request.app.routes)
+    reached = any(
+        route.matches({**request.scope, "path": path})[0] is Match.FULL for route in request.app.routes
+    )
     return f", but {path} is: check the client's base URL" if reached and path != request.url.path else ""
 
 

@@ -123,9 +123,9 @@ class ChatTemplate:
         """The prompt text that asks for the next assistant message.
 
         Accepts what OpenAI's clients send: `developer` messages, null content, content parts and tool
-        calls with string arguments. Where the template refuses the messages as they are (two users in a
-        row, calls made together, a late system message, a schema without properties), what says the same in a form that it accepts is
-        rendered. Raises ChatTemplateError when it refuses that too.
+        calls with string arguments. Where the template refuses messages or tools as they are (two users in
+        a row, calls made together, a late system message, a schema without properties), what says the same
+        in a form that it accepts is rendered. Raises ChatTemplateError when it refuses that too.
         """
         plain_messages = [self._defused(plain(message)) for message in messages]
         tools = [self._defused(tool) for tool in tools]
