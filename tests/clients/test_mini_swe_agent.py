@@ -29,7 +29,7 @@ def interpreter() -> Path:
     python, whole = ENVIRONMENT / "bin" / "python", ENVIRONMENT / "whole"
     if not whole.exists():
         run(sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT))
-        pip = (str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
+        pip = (str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-compile")
         run(*pip, "--no-deps", *WITHOUT_DEPENDENCIES)
         run(*pip, *NEEDED)
         whole.touch()
