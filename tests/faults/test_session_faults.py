@@ -25,7 +25,7 @@ from scripted_engine import Script, ScriptedEngine
 from openclaw_rl.judge.rules_judge import RulesJudge
 from openclaw_rl.model import Turn, TurnKind, TurnState
 
-LONG = "line of a long text\n" * 1500
+LONG = "line of a long text\n" * 600
 
 
 def told(gateway: RunningGateway) -> dict[str, Any]:
