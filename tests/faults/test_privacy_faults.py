@@ -174,10 +174,11 @@ def test_fault_108_a_clients_name_of_a_session_is_kept_nowhere(
                 gateway.chat(user("q"), headers={name: NAME})
                 for name in ("X-Session-Id", "x-session-affinity")
             ),
-            *(gateway.chat(user("q"), **{name: NAME}) for name in ("session_id", "prompt_cache_key", "user")),
+            *(gateway.chat(user("q"), **{name: NAME}) for name in ("session_id", "prompt_cache_key")),
             gateway.chat(user("q"), metadata={"session_id": NAME}),
         ]
         assert len({turn.session_id for turn in turns}) == 1
+        gateway.chat(user("q"), user=NAME)
         gateway.http.post(f"/v1/sessions/{NAME}/outcome", json={"score": 1})
         told = gateway.http.get("/v1/admin/turns").text + gateway.http.get("/v1/admin/status").text
     files = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]

@@ -97,7 +97,6 @@ def test_fault_43_it_says_how_many_samples_the_next_update_still_needs(
         ({}, {"session_id": "chat-1"}),
         ({}, {"prompt_cache_key": "chat-1"}),
         ({}, {"metadata": {"session_id": "chat-1"}}),
-        ({}, {"user": "chat-1"}),
         ({"X-Session-Id": "chat-1", "session_id": "other"}, {"user": "other"}),
     ],
 )
@@ -113,9 +112,9 @@ def test_fault_44_every_name_of_a_session_means_the_same_session(
 
 def test_fault_44_an_id_of_one_request_splits_no_conversation(gateway: RunningGateway) -> None:
     """A header that names a request is taken for the session's, and each turn is alone; here it is a hint."""
-    first = gateway.chat(user("q"), headers={"x-client-request-id": "request-1"})
+    first = gateway.chat(user("q"), headers={"x-client-request-id": "request-1"}, user="ann")
     second = gateway.chat(
-        user("q"), assistant("fine"), user("no"), headers={"x-client-request-id": "request-2"}
+        user("q"), assistant("fine"), user("no"), headers={"x-client-request-id": "request-2"}, user="ann"
     )
     assert (second.session_id, second.parent_id) == (first.session_id, first.id)
 
@@ -126,7 +125,7 @@ def test_fault_45_a_reply_waits_for_a_person_and_no_heartbeat_is_heard_for_one(
     gateway: RunningGateway, poll: dict[str, Any], named: dict[str, str]
 ) -> None:
     """A heartbeat in the conversation is judged as the user's reaction; here the reaction is a person's."""
-    gateway.engine.say("the answer", "all quiet", "sorry")
+    gateway.engine.say("the answer", "HEARTBEAT_OK", "sorry")
     history = [person("hi", key="agent:main:main")]
     first = gateway.chat(*history, headers=named)
     history += [assistant("the answer")]
@@ -134,7 +133,7 @@ def test_fault_45_a_reply_waits_for_a_person_and_no_heartbeat_is_heard_for_one(
     assert (beat.kind, beat.state, beat.session_id) == (TurnKind.SIDE, TurnState.SIDE, first.session_id)
     assert gateway.turn(first.id).state is TurnState.WAITING_NEXT_STATE
     complaint = person("That was wrong.")
-    second = gateway.chat(*history, PAST_HEARTBEAT, assistant("all quiet"), complaint, headers=named)
+    second = gateway.chat(*history, PAST_HEARTBEAT, assistant("HEARTBEAT_OK"), complaint, headers=named)
     assert second.parent_id == first.id
     assert gateway.next_states(first) == [("conversation", [complaint["content"]])]
 
