@@ -49,4 +49,4 @@ types: $(READY)
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .clients .mypy_cache .ruff_cache .pytest_cache .hypothesis

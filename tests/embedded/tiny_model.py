@@ -23,12 +23,14 @@ CHATML = """{% for message in messages %}<|im_start|>{{ message['role'] }}
 _CORPUS = ["You are a helpful assistant. What is the capital of France? Please answer in one sentence."] * 2
 
 
-def make_tiny_model(folder: Path, config: PretrainedConfig | None = None) -> Path:
-    """Write a whole model folder; without `config` it is a Llama of three layers."""
+def make_tiny_model(folder: Path, config: PretrainedConfig | None = None, context: int = CONTEXT) -> Path:
+    """Write a whole model folder; without `config` it is a Llama of three layers and `context` tokens."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer()
     stop_id = tokenizer.token_to_id(IM_END)
-    config = config or llama(vocab_size=tokenizer.get_vocab_size(), eos_token_id=stop_id)
+    config = config or llama(
+        vocab_size=tokenizer.get_vocab_size(), eos_token_id=stop_id, max_position_embeddings=context
+    )
     save_model(folder, config)
     tokenizer.save(str(folder / "tokenizer.json"))
     _write_json(
@@ -37,7 +39,7 @@ def make_tiny_model(folder: Path, config: PretrainedConfig | None = None) -> Pat
             "tokenizer_class": "PreTrainedTokenizerFast",
             "eos_token": IM_END,
             "pad_token": END_OF_TEXT,
-            "model_max_length": CONTEXT,
+            "model_max_length": context,
         },
     )
     (folder / "chat_template.jinja").write_text(CHATML, encoding="utf-8")

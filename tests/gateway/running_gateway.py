@@ -97,13 +97,19 @@ def running_gateway(
     engine: ScriptedEngine | None = None,
     store: Store | None = None,
     engine_settings: dict[str, Any] | None = None,
+    more: dict[str, Any] | None = None,
     **server: Any,
 ) -> Iterator[RunningGateway]:
-    """Serve on a free loopback port until the block ends; `server` are its settings."""
+    """Serve on a free loopback port until the block ends.
+
+    `server` are its settings, `more` those of other sections.
+    """
     template = engine.template if engine else byte_template()
     engine = engine or ScriptedEngine(template)
     store = store or Store.open(folder / "store.sqlite")
-    settings = Settings(data_dir=folder, model={"name": MODEL}, server=server, engine=engine_settings or {})
+    settings = Settings(
+        data_dir=folder, model={"name": MODEL}, server=server, engine=engine_settings or {}, **more or {}
+    )
     listener = socket.create_server(("127.0.0.1", 0))
     uvicorn_server = uvicorn.Server(
         uvicorn.Config(create_app(settings, store, engine, template), log_config=None)

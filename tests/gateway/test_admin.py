@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import Any
 
 import pytest
-from running_gateway import MODEL, RunningGateway, assistant, running_gateway, user
-from scripted_engine import Script
-
-from openclaw_rl.model import Judgement, Turn, TurnState, Vote
+from running_gateway import MODEL, RunningGateway, user
 
 TOOLS = [{"type": "function", "function": {"name": "read"}}]
 
@@ -20,48 +15,6 @@ def told(gateway: RunningGateway, **query: Any) -> dict[str, Any]:
     assert response.status_code == 200, response.text
     found: dict[str, Any] = response.json()
     return found
-
-
-def judge(gateway: RunningGateway, turn: Turn, score: Any) -> None:
-    (state,) = gateway.store.conversations.next_states(turn.id)
-    vote = Vote("evaluative", score)
-    gateway.store.learning.add_judgement(
-        Judgement(f"judge_{turn.id}", turn.id, state.id, "rules", score, None, (vote,), time.time())
-    )
-
-
-def test_faults_42_43_every_turn_says_why_it_did_or_did_not_become_trainable(
-    gateway: RunningGateway,
-) -> None:
-    gateway.engine.say("a", "b", "c", "d", Script("half", fails_after=2))
-    first = gateway.chat(user("q"))
-    second = gateway.chat(user("q"), assistant("a"), user("good"))
-    third = gateway.chat(user("q"), assistant("a"), user("good"), assistant("b"), user("hm"))
-    side = gateway.chat(user("name this"), turn_type="side")
-    broken = gateway.post([user("x")]).headers["x-turn-id"]
-    judge(gateway, first, 1)
-    judge(gateway, second, None)
-    by_id = {turn["turn_id"]: turn for turn in told(gateway)["data"]}
-    assert {name: (turn["state"], turn["trainable"], turn["reason"]) for name, turn in by_id.items()} == {
-        first.id: ("waiting_update", True, "judged; waits for an update"),
-        second.id: ("unjudged", False, by_id[second.id]["reason"]),
-        third.id: ("waiting_next_state", None, "waits for the next message of its conversation"),
-        side.id: ("side", False, "the client said side"),
-        broken: ("aborted", False, "the engine failed: out of memory"),
-    }
-    assert by_id[second.id]["reason"]
-
-
-def test_it_says_how_many_samples_the_next_update_still_needs(gateway: RunningGateway) -> None:
-    assert told(gateway)["next_update"] == {"collected": 0, "needed": 16, "missing": 16, "enabled": True}
-    gateway.engine.say("a")
-    first = gateway.chat(user("q"))
-    gateway.chat(user("q"), assistant("a"), user("good"))
-    judge(gateway, first, 1)
-    now = told(gateway)
-    assert now["next_update"] == {"collected": 1, "needed": 16, "missing": 15, "enabled": True}
-    assert now["counts"]["waiting_update"] == now["counts"]["waiting_next_state"] == 1
-    assert set(now["counts"]) == {state.value for state in TurnState}
 
 
 def test_a_turn_is_told_in_numbers_and_without_its_words(gateway: RunningGateway) -> None:
@@ -103,19 +56,6 @@ def test_a_wrong_question_is_named(gateway: RunningGateway, query: dict[str, str
     response = gateway.http.get("/v1/admin/turns", params=query)
     assert response.status_code == 400
     assert response.json()["error"]["param"] == param
-
-
-def test_a_key_sees_its_own_turns_alone_and_without_one_nothing_is_told(tmp_path: Path) -> None:
-    with running_gateway(tmp_path, api_keys=("alice", "bob")) as gateway:
-        gateway.chat(user("q"))
-        bob = {"Authorization": "Bearer bob"}
-        seen = gateway.http.get("/v1/admin/turns", headers=bob).json()
-        assert seen["data"] == []
-        assert sum(seen["counts"].values()) == 0
-        assert len(told(gateway)["data"]) == 1
-        del gateway.http.headers["Authorization"]
-        for path in ("/v1/admin/turns", "/v1/admin/status"):
-            assert gateway.http.get(path).status_code == 401
 
 
 def test_the_status_says_what_serves_and_what_was_ignored(gateway: RunningGateway) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong: hang-ups, a failing engine, malformed and oversized bodies, keys, limits."""
+"""What goes wrong: turns cut off, a failing engine, wrong and oversized bodies, pages of other sites."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from byte_template import byte_template
 from openai import APIError
 from running_gateway import MODEL, RunningGateway, assistant, eventually, running_gateway, user
 from scripted_engine import Script, ScriptedEngine
 
-from openclaw_rl.config import ConfigError, Settings
-from openclaw_rl.gateway.app import check_bind, create_app
+from openclaw_rl.config import Settings
+from openclaw_rl.gateway.app import create_app
 from openclaw_rl.model import TurnState
 from openclaw_rl.store import Store
 
@@ -29,31 +28,7 @@ def aborted(gateway: RunningGateway) -> Any:
     return eventually(lambda: gateway.store.conversations.turns(state=TurnState.ABORTED))[0]
 
 
-# Hang-ups
-
-
-def test_hanging_up_on_a_stream_stops_the_engine_and_aborts_the_turn(gateway: RunningGateway) -> None:
-    gateway.engine.say(Script("x" * 400, delay=0.02))
-    with gateway.stream([user("q")]) as (response, chunks):
-        for _ in range(4):
-            next(chunks)
-        turn_id = response.headers["x-turn-id"]
-    eventually(lambda: gateway.engine.cancels == 1, seconds=1)
-    turn = aborted(gateway)
-    assert turn.id == turn_id
-    assert (turn.state_reason, turn.finish_reason) == ("client hung up", "aborted")
-    assert 0 < len(turn.response_ids) < 100
-    assert turn.reply["content"] == "x" * len(turn.response_ids)
-    time.sleep(0.1)
-    assert gateway.engine.sampled == len(turn.response_ids)
-
-
-def test_hanging_up_on_a_plain_request_stops_the_engine_too(gateway: RunningGateway) -> None:
-    gateway.engine.say(Script("x" * 400, delay=0.02))
-    with pytest.raises(httpx2.TimeoutException):
-        gateway.http.post("/v1/chat/completions", json={"model": MODEL, "messages": [user("q")]}, timeout=0.3)
-    eventually(lambda: gateway.engine.cancels == 1, seconds=1)
-    assert aborted(gateway).state_reason == "client hung up"
+# Turns cut off
 
 
 def test_an_aborted_reply_is_never_continued_or_paired(gateway: RunningGateway) -> None:
@@ -175,26 +150,6 @@ def test_an_unforeseen_error_is_a_500_that_tells_nothing(
     assert "Traceback" not in caplog.text
 
 
-def test_a_prompt_too_long_is_a_context_length_error(gateway: RunningGateway) -> None:
-    response = gateway.post([user("x" * 5000)], stream=True)
-    assert response.status_code == 400
-    error = response.json()["error"]
-    assert (error["code"], error["type"]) == ("context_length_exceeded", "invalid_request_error")
-    assert error["message"].startswith("This model's maximum context length is 4096 tokens. However")
-    assert gateway.store.conversations.turns() == []
-
-
-def test_a_silent_stream_shows_that_it_lives(
-    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("openclaw_rl.gateway.delivery.IDLE_SECONDS", 0.1)
-    gateway.engine.say(Script("ab", delay=0.35))
-    with gateway.stream([user("q")]) as (_, chunks):
-        contents = [chunk["choices"][0]["delta"].get("content") for chunk in chunks if chunk["choices"]]
-    assert contents[:3] == ["", "", ""]
-    assert "".join(text or "" for text in contents) == "ab"
-
-
 # Malformed and oversized bodies
 
 
@@ -280,34 +235,7 @@ def test_a_client_that_leaves_while_it_sends_disturbs_nobody(
     assert caplog.text == ""
 
 
-# Keys
-
-
-def test_every_route_but_health_asks_for_a_key(tmp_path: Path) -> None:
-    with running_gateway(tmp_path, api_keys=("first-key", "second-key")) as gateway:
-        del gateway.http.headers["Authorization"]
-        refused = [
-            gateway.post([user("hi")]),
-            gateway.http.get("/v1/models"),
-            gateway.http.get(f"/v1/models/{MODEL}"),
-            gateway.http.post("/v1/feedback", json={}),
-            gateway.http.post("/v1/sessions/x/outcome", json={}),
-            gateway.http.post("/v1/sessions/x/close"),
-            gateway.http.post("/v1/responses", json={}),
-        ]
-        assert [response.status_code for response in refused] == [401] * 7
-        assert {response.json()["error"]["code"] for response in refused} == {"invalid_api_key"}
-        for path in ("/v1/messages", "/v1/messages/count_tokens"):
-            refusal = gateway.http.post(path, json={})
-            assert refusal.status_code == 401
-            assert refusal.json()["error"]["type"] == "authentication_error"
-        assert gateway.http.get("/healthz").status_code == 200
-        assert gateway.http.get("/readyz").status_code == 200
-        for key in ("first-key", "second-key"):
-            assert gateway.post([user("hi")], headers={"Authorization": f"bearer {key}"}).status_code == 200
-            assert gateway.post([user("hi")], headers={"x-api-key": key}).status_code == 200
-        for wrong in ("Bearer first", "Bearer", "first-key", "Basic first-key", "Bearer first-key2"):
-            assert gateway.post([user("hi")], headers={"Authorization": wrong}).status_code == 401
+# Without a key
 
 
 @pytest.mark.parametrize(
@@ -324,17 +252,6 @@ def test_without_a_key_pages_of_other_sites_are_refused(
 def test_without_a_key_pages_of_this_machine_are_answered(gateway: RunningGateway) -> None:
     headers = {"Origin": "http://localhost:3000", "Host": "127.0.0.1:8780"}
     assert gateway.http.get("/v1/models", headers=headers).status_code == 200
-
-
-def test_beyond_loopback_a_key_is_needed() -> None:
-    for host in ("127.0.0.1", "localhost", "::1", "127.9.9.9"):
-        check_bind(Settings(server={"host": host}))
-    for host in ("0.0.0.0", "::", "", "192.168.1.5", "example.org"):
-        with pytest.raises(ConfigError, match=r"server\.api_keys"):
-            check_bind(Settings(server={"host": host}))
-        check_bind(Settings(server={"host": host, "api_keys": ("k",)}))
-    with pytest.raises(ConfigError, match="a key is empty"):
-        check_bind(Settings(server={"api_keys": ("k", "")}))
 
 
 def test_a_server_whose_store_is_gone_is_not_ready(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from openclaw_texts import HEARTBEAT, PAST_HEARTBEAT, internal_context, person
+from openclaw_texts import internal_context, person
 from running_gateway import RunningGateway, assistant, user
 from scripted_engine import Script
 
@@ -18,17 +17,6 @@ CALLS = (
     '<tool_call>{"name": "exec", "arguments": {"command": "echo two"}}</tool_call>'
 )
 TOOLS = [{"type": "function", "function": {"name": "exec"}}]
-
-
-def test_a_plain_client_without_headers_is_paired(gateway: RunningGateway) -> None:
-    gateway.engine.say("the answer", "sorry")
-    first = gateway.chat(user("a question"))
-    assert first.state is TurnState.WAITING_NEXT_STATE
-    second = gateway.chat(user("a question"), assistant("the answer"), user("that is wrong"))
-    assert second.session_id == first.session_id
-    assert second.parent_id == first.id
-    assert gateway.turn(first.id).state is TurnState.WAITING_JUDGE
-    assert gateway.next_states(first) == [("conversation", ["that is wrong"])]
 
 
 def test_the_next_state_is_recorded_before_the_reply_to_it_is_sampled(gateway: RunningGateway) -> None:
@@ -45,29 +33,6 @@ def test_a_conversation_of_other_words_is_another_session(gateway: RunningGatewa
     same_start_again = gateway.chat(user("a question"))
     assert len({first.session_id, other.session_id, same_start_again.session_id}) == 3
     assert gateway.next_states(first) == []
-
-
-@pytest.mark.parametrize(
-    ("headers", "fields"),
-    [
-        ({"X-Session-Id": "chat-1"}, {}),
-        ({"x-session-affinity": "chat-1"}, {}),
-        ({"session_id": "chat-1"}, {}),
-        ({}, {"session_id": "chat-1"}),
-        ({}, {"prompt_cache_key": "chat-1"}),
-        ({}, {"metadata": {"session_id": "chat-1"}}),
-        ({}, {"user": "chat-1"}),
-        ({"X-Session-Id": "chat-1", "session_id": "other"}, {"user": "other"}),
-    ],
-)
-def test_every_name_of_a_session_means_the_same_session(
-    gateway: RunningGateway, headers: dict[str, str], fields: dict[str, Any]
-) -> None:
-    first = gateway.chat(user("q"), headers={"X-Session-Id": "chat-1"})
-    second = gateway.chat(user("q"), assistant("fine"), user("thanks"), headers=headers, **fields)
-    assert second.session_id == first.session_id
-    assert gateway.next_states(first) == [("conversation", ["thanks"])]
-    assert "chat-1" not in first.session_id
 
 
 def test_a_session_named_by_the_client_is_found_in_that_session_alone(gateway: RunningGateway) -> None:
@@ -128,44 +93,6 @@ def test_injected_context_is_no_next_state_and_hides_no_continuation(gateway: Ru
     )
     assert second.parent_id == first.id
     assert gateway.next_states(first) == [("conversation", [person("not what I asked")["content"]])]
-
-
-def test_a_heartbeat_is_a_side_turn_and_the_reply_before_it_waits_for_a_person(
-    gateway: RunningGateway,
-) -> None:
-    gateway.engine.say("the answer", "all quiet", "sorry")
-    first = gateway.chat(person("hi", key="agent:main:main"))
-    history = [person("hi", key="agent:main:main"), assistant("the answer")]
-    beat = gateway.chat(*history, HEARTBEAT)
-    assert (beat.kind, beat.state) == (TurnKind.SIDE, TurnState.SIDE)
-    assert beat.kind_reason == "recognised as OpenClaw's heartbeat"
-    assert beat.session_id == first.session_id
-    assert gateway.turn(first.id).state is TurnState.WAITING_NEXT_STATE
-    second = gateway.chat(*history, PAST_HEARTBEAT, assistant("all quiet"), person("that was wrong"))
-    assert second.parent_id == first.id
-    assert gateway.next_states(first) == [("conversation", [person("that was wrong")["content"]])]
-
-
-def test_a_heartbeat_that_claims_to_be_main_is_still_no_next_state(gateway: RunningGateway) -> None:
-    first = gateway.chat(person("hi"))
-    beat = gateway.chat(person("hi"), assistant("fine"), HEARTBEAT, headers={"X-Turn-Type": "main"})
-    assert beat.kind is TurnKind.MAIN
-    assert gateway.next_states(first) == []
-
-
-def test_the_same_request_again_supersedes_the_first_reply(gateway: RunningGateway) -> None:
-    gateway.engine.say("a", "b", "c", "d")
-    first = gateway.chat(user("q"))
-    history = [user("q"), assistant("a"), user("go on")]
-    tried = gateway.chat(*history)
-    again = gateway.chat(*history)
-    assert gateway.turn(tried.id).state is TurnState.SUPERSEDED
-    assert gateway.turn(tried.id).state_reason == "the same request was sent again"
-    assert gateway.next_states(tried) == []
-    assert gateway.next_states(first) == [("conversation", ["go on"])]
-    assert again.state is TurnState.WAITING_NEXT_STATE
-    gateway.chat(*history, assistant("c"), user("better"))
-    assert gateway.next_states(again) == [("conversation", ["better"])]
 
 
 def test_a_first_message_sent_again_in_a_named_session_is_a_retry(gateway: RunningGateway) -> None:
@@ -265,33 +192,7 @@ def test_a_session_not_said_to_be_done_stays_open(gateway: RunningGateway) -> No
     assert session.closed_at is None
 
 
-def test_requests_of_one_session_may_run_together_and_pair_once(gateway: RunningGateway) -> None:
-    gateway.engine.say("a", *[Script(f"b{n}", delay=0.05) for n in range(6)])
-    first = gateway.chat(user("q"))
-    with ThreadPoolExecutor(6) as pool:
-        answers = list(pool.map(lambda _: gateway.post([user("q"), assistant("a"), user("no")]), range(6)))
-    assert [answer.status_code for answer in answers] == [200] * 6
-    assert gateway.next_states(first) == [("conversation", ["no"])]
-
-
 def test_a_wrong_turn_type_is_refused(gateway: RunningGateway) -> None:
     response = gateway.post([user("q")], headers={"X-Turn-Type": "both"})
     assert response.status_code == 400
     assert response.json()["error"]["param"] == "X-Turn-Type"
-
-
-def test_tenants_never_meet(tmp_path: Any) -> None:
-    from running_gateway import running_gateway
-
-    with running_gateway(tmp_path, api_keys=("alice-key", "bob-key")) as gateway:
-        bob = {"Authorization": "Bearer bob-key"}
-        first = gateway.chat(user("q"), headers={"X-Session-Id": "same"})
-        inferred = gateway.chat(user("q"), assistant("fine"), user("no"), headers=bob)
-        named = gateway.chat(user("q"), headers={**bob, "X-Session-Id": "same"})
-        own_form = gateway.chat(user("q"), headers={**bob, "X-Session-Id": first.session_id})
-        sessions = {first.session_id, inferred.session_id, named.session_id, own_form.session_id}
-        assert len(sessions) == 4
-        assert gateway.next_states(first) == []
-        stored = gateway.store.conversations.session(first.session_id)
-        assert stored is not None
-        assert "alice" not in stored.tenant

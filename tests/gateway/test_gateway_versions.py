@@ -165,23 +165,6 @@ def test_an_unknown_model_is_not_found_and_told_what_exists(gateway: RunningGate
     assert "tiny@0" in error["message"]
 
 
-def test_idle_sessions_are_closed(tmp_path: Path) -> None:
-    store = Store.open(tmp_path / "store.sqlite")
-    store.conversations.open_session("sess_old", "default")
-    store.conversations.close_idle_sessions(0)
-    from sqlalchemy import update
-
-    from openclaw_rl.store import schema
-
-    with store._database.write() as connection:
-        connection.execute(update(schema.sessions).values(last_active_at=time.time() - 2 * 24 * 3600))
-    with running_gateway(tmp_path, store=store):
-        eventually(lambda: store.conversations.count_sessions()["closed"] == 1)
-        session = store.conversations.session("sess_old")
-        assert session is not None
-        assert session.close_reason == "idle"
-
-
 def test_the_server_says_how_it_is(gateway: RunningGateway) -> None:
     gateway.engine.say("five")
     gateway.chat(user("q"))

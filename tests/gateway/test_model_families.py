@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from byte_template import CHATML, byte_template
 from running_gateway import RunningGateway, running_gateway, user
 from scripted_engine import ScriptedEngine
@@ -26,20 +25,6 @@ SPECIAL = ("[TOOL_CALLS]", "[ARGS]", "<|python_tag|>", "<think>", "</think>", "<
 
 def serving(template: str) -> ScriptedEngine:
     return ScriptedEngine(byte_template(template, SPECIAL))
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_fault_8_every_familys_calls_become_structured_calls(tmp_path: Path, family: str) -> None:
-    mark, reply = FAMILIES[family]
-    engine = serving(mark + WITH_TOOLS)
-    assert engine.template.dialect.name == family
-    with running_gateway(tmp_path, engine=engine) as gateway:
-        gateway.engine.say(reply)
-        turn = gateway.chat(user("read a"), tools=TOOLS)
-        (call,) = turn.reply["tool_calls"]
-        assert call["function"] == {"name": "read", "arguments": '{"path": "a"}'}
-        assert (turn.reply["content"], turn.finish_reason) == (None, "tool_calls")
-        assert engine.template.decode(turn.response_ids[:-1], skip_special_tokens=False) == reply
 
 
 def test_special_tokens_that_mark_nothing_stay_hidden(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_a_template_that_raises_is_a_refusal_in_its_own_words() -> None:
         template(ALTERNATING).render([{"role": "assistant", "content": "first"}, user("one")])
 
 
-def test_fault_49_where_roles_must_alternate_two_users_in_a_row_become_one() -> None:
+def test_where_roles_must_alternate_two_users_in_a_row_become_one() -> None:
     assert template(ALTERNATING).render([user("one"), user("two")]).strip() == "one\n\ntwo"
 
 

@@ -172,6 +172,13 @@ def test_an_unknown_flag_is_refused_by_name() -> None:
     assert error_of(flags={"server.prot": "1"}).startswith("flag: server.prot is no setting")
 
 
+@pytest.mark.parametrize("name", ["data_dir", "model.name", "server.host", "judge.kind"])
+@pytest.mark.parametrize("nothing", ["", " "])
+def test_nothing_is_no_name_of_a_folder_a_model_a_host_or_a_judge(name: str, nothing: str) -> None:
+    message = error_of(flags={name: nothing})
+    assert message == f"flag: {name} = {nothing!r}: it is empty; leave it out to get the default"
+
+
 @pytest.mark.parametrize(
     ("sources", "parts"),
     [

@@ -49,7 +49,7 @@ def calls_in(text: str, dialect: Dialect) -> list[tuple[str, Any]]:
         ("{{ tools }} in a way of its own", PLAIN),
     ],
 )
-def test_fault_8_the_dialect_is_read_off_the_template(template: str, dialect: Dialect) -> None:
+def test_the_dialect_is_read_off_the_template(template: str, dialect: Dialect) -> None:
     assert dialect_of(template, offers_tools=True) is dialect
     assert dialect_of(template, offers_tools=False) is HERMES, "what our own words teach"
 

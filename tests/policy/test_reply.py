@@ -45,9 +45,7 @@ def read(text: str, *, inside: bool = False, tools: list[Tool] = TOOLS) -> tuple
         ("<thin", ("", "<thin", [])),
     ],
 )
-def test_fault_24_thought_and_answer_are_split_by_one_rule(
-    text: str, expected: tuple[str, str, list[str]]
-) -> None:
+def test_thought_and_answer_are_split_by_one_rule(text: str, expected: tuple[str, str, list[str]]) -> None:
     assert read(text) == expected
 
 
@@ -102,9 +100,7 @@ def test_without_tools_nothing_is_read_as_a_call() -> None:
         (LLAMA3, '{"city": "Paris"}', 0),
     ],
 )
-def test_fault_8_what_looks_like_a_call_and_is_none_is_counted(
-    dialect: Dialect, text: str, count: int
-) -> None:
+def test_what_looks_like_a_call_and_is_none_is_counted(dialect: Dialect, text: str, count: int) -> None:
     reader = ReplyReader(dialect, TOOLS, inside_thought=False)
     reader.feed(text)
     reader.finish()

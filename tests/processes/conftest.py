@@ -11,7 +11,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "embedded"))
 
 from running_processes import House
-from tiny_model import llama, make_tiny_model
+from tiny_model import make_tiny_model
 
 
 @pytest.fixture(scope="session")
@@ -29,9 +29,7 @@ def house(model_folder: Path, tmp_path: Path) -> Iterator[House]:
 @pytest.fixture(scope="session")
 def roomy_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny model with a context that tools fit into."""
-    folder = tmp_path_factory.mktemp("models") / "roomy"
-    make_tiny_model(folder)
-    return make_tiny_model(folder, llama(vocab_size=300, max_position_embeddings=2048))
+    return make_tiny_model(tmp_path_factory.mktemp("models") / "roomy", context=2048)
 
 
 @pytest.fixture

@@ -53,6 +53,8 @@ def doctor(
 ) -> None:
     """Try a running server and say what is wrong with it, one line a check; exit status 1 if anything is."""
     settings, _ = settings_file.load(config_file, as_settings(set_, port=port))
+    if url is not None and not url.strip():
+        raise settings_file.ConfigError("--url is empty; give the server's address, or leave it out")
     from openclaw_rl.doctor import run
 
     raise typer.Exit(run(settings, url, api_key, model, typer.echo))

@@ -6,9 +6,10 @@ Knows neither where values come from (`sources`) nor the loops: each is handed t
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic_core import PydanticCustomError
 
 EMBEDDED_MODEL = "smollm2-135m-instruct"
 
@@ -19,8 +20,19 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
+def _refuse_nothing(value: object) -> object:
+    """A variable that a script forgot to set must not become the working folder or another model."""
+    if isinstance(value, str) and not value.strip():
+        raise PydanticCustomError("empty", "it is empty; leave it out to get the default")
+    return value
+
+
+Named = Annotated[str, BeforeValidator(_refuse_nothing)]
+NamedPath = Annotated[Path, BeforeValidator(_refuse_nothing)]
+
+
 class ModelSettings(Section):
-    name: str = EMBEDDED_MODEL
+    name: Named = EMBEDDED_MODEL
     """The policy: the embedded model, a Hugging Face name, or a folder."""
     served_name: str = ""
     """What clients call it; empty takes the last part of `name`."""
@@ -31,7 +43,7 @@ class ModelSettings(Section):
 
 
 class ServerSettings(Section):
-    host: str = "127.0.0.1"
+    host: Named = "127.0.0.1"
     """Where to listen. Anything but loopback needs api_keys."""
     port: int = Field(8780, ge=0, le=65535)
     """0 takes a free port."""
@@ -84,7 +96,7 @@ class SessionSettings(Section):
 
 
 class JudgeSettings(Section):
-    kind: str = "rules"
+    kind: Named = "rules"
     """rules, self (the base weights), or the base URL of an OpenAI-compatible server."""
     model: str = ""
     """The model asked at a judge URL; empty asks the server which it has."""
@@ -179,7 +191,7 @@ class LearnSettings(Section):
 
 
 class Settings(Section):
-    data_dir: Path = Path("~/.openclaw-rl")
+    data_dir: NamedPath = Path("~/.openclaw-rl")
     """Holds the store, the policy versions and the process files."""
     model: ModelSettings = ModelSettings()
     server: ServerSettings = ServerSettings()

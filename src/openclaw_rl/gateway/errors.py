@@ -8,12 +8,14 @@ an exception's text may quote a conversation.
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from openclaw_rl.policy.engine import EngineBusyError, PromptTooLongError
@@ -107,7 +109,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def on_routing(request: Request, error: HTTPException) -> Response:
         message = {
-            404: f"There is no {request.url.path} here.",
+            404: f"There is no {request.url.path} here{_meant(request)}.",
             405: f"{request.url.path} does not answer {request.method}.",
         }.get(error.status_code, error.detail)
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
@@ -120,6 +122,15 @@ def install(app: FastAPI) -> None:
         return Response(status_code=_CLIENT_CLOSED_REQUEST)  # nobody reads it
 
     app.add_middleware(ErrorBoundary)
+
+
+def _meant(request: Request) -> str:
+    """The route that the client would have reached, had its base URL no /v1 too many or too few."""
+    path = "/v1" + re.sub(r"^(/v1)+(?=/)", "", request.url.path).rstrip("/")
+    reached = any(
+        route.matches({**request.scope, "path": path})[0] is Match.FULL for route in request.app.routes
+    )
+    return f", but {path} is: check the client's base URL" if reached and path != request.url.path else ""
 
 
 class ErrorBoundary:

@@ -24,7 +24,8 @@ _THINK_OPEN, _THINK_CLOSE = "<think>", "</think>"
 class Conversation:
     """The messages that count, as the client sent them, and a hash after each.
 
-    Left out are system and developer messages and injected context.
+    Left out are system and developer messages, injected context, and a user's message that stands there
+    again right after itself: clients that try again may keep it once for each try.
     """
 
     messages: tuple[Message, ...]
@@ -32,11 +33,17 @@ class Conversation:
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> Conversation:
-        counting = tuple(message for message in messages if _counts(message))
+        counting: list[Message] = []
         hashes: list[str] = []
-        for message in counting:
-            hashes.append(_extend(hashes[-1] if hashes else _EMPTY, message))
-        return cls(counting, tuple(hashes))
+        before: list[Any] = []
+        for message in filter(_counts, messages):
+            form = _normal_form(message)
+            if form == before and message["role"] == "user":
+                continue
+            counting.append(message)
+            hashes.append(_extend(hashes[-1] if hashes else _EMPTY, form))
+            before = form
+        return cls(tuple(counting), tuple(hashes))
 
     @property
     def request_hash(self) -> str:
@@ -44,7 +51,7 @@ class Conversation:
 
     def hash_with(self, reply: Message) -> str:
         """What the prefix of a request that continues from `reply` will hash to."""
-        return _extend(self.request_hash, reply)
+        return _extend(self.request_hash, _normal_form(reply))
 
     def continuations(self) -> Iterator[tuple[str, int]]:
         """Where this request may continue from, longest first.
@@ -66,9 +73,8 @@ def _counts(message: Message) -> bool:
     return message["role"] != "user" or not openclaw.is_internal_context(text_of(message.get("content")))
 
 
-def _extend(so_far: str, message: Message) -> str:
-    normal = json.dumps(_normal_form(message), sort_keys=True)
-    return hashlib.sha256(f"{so_far}\n{normal}".encode()).hexdigest()
+def _extend(so_far: str, form: list[Any]) -> str:
+    return hashlib.sha256(f"{so_far}\n{json.dumps(form, sort_keys=True)}".encode()).hexdigest()
 
 
 def _normal_form(message: Message) -> list[Any]:

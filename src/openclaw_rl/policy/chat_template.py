@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from openclaw_rl.policy.message_forms import (
     text_of,
     to_json,
     with_short_call_ids,
+    with_whole_schemas,
 )
 from openclaw_rl.policy.reply import END_THINK, THINK
 
@@ -121,9 +123,9 @@ class ChatTemplate:
         """The prompt text that asks for the next assistant message.
 
         Accepts what OpenAI's clients send: `developer` messages, null content, content parts and tool
-        calls with string arguments. Where the template refuses the messages as they are (two users in a
-        row, calls made together, a late system message), what says the same in a form that it accepts is
-        rendered. Raises ChatTemplateError when it refuses that too.
+        calls with string arguments. Where the template refuses messages or tools as they are (two users in
+        a row, calls made together, a late system message, a schema without properties), what says the same
+        in a form that it accepts is rendered. Raises ChatTemplateError when it refuses that too.
         """
         plain_messages = [self._defused(plain(message)) for message in messages]
         tools = [self._defused(tool) for tool in tools]
@@ -132,11 +134,14 @@ class ChatTemplate:
         elif self.dialect is MISTRAL:
             plain_messages = with_short_call_ids(plain_messages)
         refusals: list[Exception] = []
-        for accommodated in accommodations(plain_messages):
+        forms_of_tools = [tools]
+        if self.has_tools_branch and (whole := with_whole_schemas(tools)) != tools:
+            forms_of_tools.append(whole)
+        for offered, accommodated in product(forms_of_tools, accommodations(plain_messages)):
             try:
                 return self._template.render(
                     messages=accommodated,
-                    tools=tools or None,
+                    tools=offered or None,
                     add_generation_prompt=True,
                     **self._special_tokens,
                 )

@@ -129,6 +129,23 @@ def _short(call_id: str) -> str:
     return hashlib.sha256(bare.encode()).hexdigest()[:9]
 
 
+def with_whole_schemas(tools: Sequence[Tool]) -> list[Tool]:
+    """Tools whose parameters are an object with properties, each of them an object, as stricter templates
+    expect. JSON Schema leaves all of that open, and says the same with it."""
+    return [
+        {**tool, "function": {**tool["function"], "parameters": _whole(tool["function"].get("parameters"))}}
+        for tool in tools
+    ]
+
+
+def _whole(schema: Any) -> dict[str, Any]:
+    given = schema if isinstance(schema, dict) else {}
+    properties = given.get("properties")
+    named = properties if isinstance(properties, dict) else {}
+    described = {name: field if isinstance(field, dict) else {} for name, field in named.items()}
+    return {"type": "object", **given, "properties": described}
+
+
 def accommodations(messages: list[Message]) -> Iterator[list[Message]]:
     """The messages as they are, then in forms that stricter templates accept, each built on the last."""
     yield messages

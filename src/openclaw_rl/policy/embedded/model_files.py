@@ -51,6 +51,10 @@ def resolve(name: str, say: Say) -> Path:
         raise ConfigError(
             f"model.name: {folder} has no config.json, so it is not a Hugging Face model folder"
         )
+    if not any(folder.glob("*.safetensors")):
+        raise ConfigError(
+            f"model.name: {folder} has no *.safetensors; other weight files can run code, and are not read"
+        )
     return folder if (folder / "tokenizer.json").exists() else _with_fast_tokenizer(folder, name)
 
 
@@ -169,7 +173,7 @@ def _with_fast_tokenizer(folder: Path, name: str) -> Path:
             copy.mkdir()
             for file in folder.iterdir():
                 (copy / file.name).symlink_to(file.resolve())
-            AutoTokenizer.from_pretrained(folder).save_pretrained(copy)
+            AutoTokenizer.from_pretrained(folder, trust_remote_code=False).save_pretrained(copy)
             _move_into_place(copy, ready)
     return ready
 

@@ -88,11 +88,18 @@ class Network:
     ) -> Network:
         """Load a model folder. With `trainable` every weight takes gradients (full fine-tuning).
 
+        Nothing in the folder is executed: neither pickled weights nor a model's own code.
         Raises UnsupportedModelError when the model cannot be run by packed tokens.
         """
         disable_progress_bar()
-        config = AutoConfig.from_pretrained(folder)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=IMPLEMENTATION)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=dtype,
+            attn_implementation=IMPLEMENTATION,
+            use_safetensors=True,
+            trust_remote_code=False,
+        )
         model = model.to(device).eval().requires_grad_(trainable)
         context_length = int(getattr(config.get_text_config(), "max_position_embeddings", None) or 4096)
         network = cls(model, context_length, adapter_targets)
