@@ -226,6 +226,17 @@ def test_a_form_of_the_reply_in_responses_is_echoed(gateway: RunningGateway) -> 
     assert reply.text.format.type == "json_schema"
 
 
+def test_a_call_that_is_forced_wins_over_the_form_of_an_answer(gateway: RunningGateway) -> None:
+    """The Agents SDK sends the form of its last answer with every request."""
+    gateway.engine.say(CALL)
+    turn = gateway.chat(
+        user("?"), tools=TOOLS, tool_choice="required", response_format={"type": "json_object"}
+    )
+    assert names_in(asked(gateway)) == {"read", "write"}
+    assert "answer" not in asked(gateway)
+    assert turn.finish_reason == "tool_calls"
+
+
 def test_with_a_form_tools_may_be_called_all_the_same(gateway: RunningGateway) -> None:
     gateway.engine.say(CALL)
     form = {"type": "json_object"}
@@ -275,10 +286,6 @@ def test_a_schema_that_is_not_strict_may_be_kept_in_part(gateway: RunningGateway
         ({"structured_outputs": {"regex": 1}}, "structured_outputs.regex"),
         ({"structured_outputs": {"json": "{"}}, "structured_outputs.json"),
         ({"structured_outputs": {"grammar": "root ::= x"}}, "structured_outputs.grammar"),
-        (
-            {"response_format": {"type": "json_object"}, "tools": TOOLS, "tool_choice": "required"},
-            "response_format",
-        ),
         (
             {"response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"}},
             "structured_outputs.regex",

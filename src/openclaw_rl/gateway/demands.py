@@ -112,17 +112,16 @@ def structured_outputs(given: Mapping[str, Any]) -> ReplyForm | None:
 
 
 def one_form(forms: Sequence[ReplyForm | None], must_call: Sequence[str]) -> ReplyForm | None:
-    """The one form that was asked for; raises ApiError where demands exclude each other."""
+    """The one form that was asked for; raises ApiError where there are two.
+
+    A reply that must be a call is no answer, so it has none: agents send the form of their last answer with
+    every request.
+    """
     asked = [form for form in forms if form is not None]
     if len(asked) > 1:
         first, second = asked[0].field, asked[1].field
         raise bad_request(f"{second}: {first} says already what the reply must be", second)
-    if asked and must_call:
-        raise bad_request(
-            f"{asked[0].field}: a reply that must be a tool call has no other form; send tool_choice auto",
-            asked[0].field,
-        )
-    return asked[0] if asked else None
+    return asked[0] if asked and not must_call else None
 
 
 def _schema(value: object, field: str) -> dict[str, Any]:
