@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from running_gateway import MODEL, RunningGateway, assistant, running_gateway, user
-from scripted_engine import Script
 
+from openclaw_rl.evals.scripted_engine import Script
 from openclaw_rl.model import Judgement, Turn, TurnState, Vote
 
 TOOLS = [{"type": "function", "function": {"name": "read"}}]

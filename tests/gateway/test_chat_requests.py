@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from running_gateway import MODEL, RunningGateway, assistant, eventually, user
-from scripted_engine import Script
 
+from openclaw_rl.evals.scripted_engine import Script
 from openclaw_rl.model import TurnState
 
 READ = '<tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>'

@@ -6,12 +6,12 @@ import time
 from typing import Any
 
 import pytest
-from byte_template import END
 from openai import BadRequestError
 from running_gateway import MODEL, RunningGateway, user
-from scripted_engine import Script
 from streams import joined
 
+from openclaw_rl.evals.byte_template import END
+from openclaw_rl.evals.scripted_engine import Script
 from openclaw_rl.model import TurnKind, TurnState
 
 TOOLS = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}]

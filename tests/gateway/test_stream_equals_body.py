@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running_gateway import RunningGateway, running_gateway, user
-from scripted_engine import Script
 from streams import joined, whole
+
+from openclaw_rl.evals.scripted_engine import Script
 
 TOOLS = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}]
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'

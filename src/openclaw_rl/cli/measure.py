@@ -87,3 +87,13 @@ def update(
         json_file=json_file,
         compare=compare,
     )
+
+
+def sessions(
+    json_file: Json = None,
+    failures: Annotated[bool, typer.Option("--failures", help="List everything that is wrong.")] = False,
+) -> None:
+    """How well labelled conversations are found: main or side, sessions, next states. Needs no model."""
+    from openclaw_rl.evals.session_bench import bench
+
+    bench.run(json_file, failures=failures)
