@@ -56,7 +56,6 @@ def test_a_conversation_of_other_words_is_another_session(gateway: RunningGatewa
         ({}, {"session_id": "chat-1"}),
         ({}, {"prompt_cache_key": "chat-1"}),
         ({}, {"metadata": {"session_id": "chat-1"}}),
-        ({}, {"user": "chat-1"}),
         ({"X-Session-Id": "chat-1", "session_id": "other"}, {"user": "other"}),
     ],
 )
@@ -133,7 +132,7 @@ def test_injected_context_is_no_next_state_and_hides_no_continuation(gateway: Ru
 def test_a_heartbeat_is_a_side_turn_and_the_reply_before_it_waits_for_a_person(
     gateway: RunningGateway,
 ) -> None:
-    gateway.engine.say("the answer", "all quiet", "sorry")
+    gateway.engine.say("the answer", "HEARTBEAT_OK", "sorry")
     first = gateway.chat(person("hi", key="agent:main:main"))
     history = [person("hi", key="agent:main:main"), assistant("the answer")]
     beat = gateway.chat(*history, HEARTBEAT)
@@ -141,7 +140,7 @@ def test_a_heartbeat_is_a_side_turn_and_the_reply_before_it_waits_for_a_person(
     assert beat.kind_reason == "recognised as OpenClaw's heartbeat"
     assert beat.session_id == first.session_id
     assert gateway.turn(first.id).state is TurnState.WAITING_NEXT_STATE
-    second = gateway.chat(*history, PAST_HEARTBEAT, assistant("all quiet"), person("that was wrong"))
+    second = gateway.chat(*history, PAST_HEARTBEAT, assistant("HEARTBEAT_OK"), person("that was wrong"))
     assert second.parent_id == first.id
     assert gateway.next_states(first) == [("conversation", [person("that was wrong")["content"]])]
 

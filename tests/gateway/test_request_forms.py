@@ -17,16 +17,22 @@ from openclaw_texts import (
     person,
 )
 
+from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.normalise import Conversation
 from openclaw_rl.gateway.pairing import real_messages
 from openclaw_rl.gateway.sides import classify
 from openclaw_rl.model import TurnKind
 
 CALL = {"id": "call_1", "function": {"name": "f", "arguments": '{"a": 1, "b": [2]}'}}
+CALLED = {"role": "assistant", "content": "let me look", "tool_calls": [CALL]}
 
 
 def says(role: str, content: Any, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
+
+
+def asks(messages: list[dict[str, Any]], **more: Any) -> CompletionRequest:
+    return CompletionRequest("m", tuple(messages), **more)
 
 
 @pytest.mark.parametrize(
@@ -138,8 +144,9 @@ SYSTEM = says("system", "You are a personal assistant.")
     ],
 )
 def test_helper_calls_of_openclaw_are_recognised(messages: list[dict[str, Any]], kind: str) -> None:
-    assert classify(messages, None) == (TurnKind.SIDE, f"recognised as OpenClaw's {kind}")
-    assert classify(messages, TurnKind.MAIN) == (TurnKind.MAIN, "the client said main")
+    request = asks(messages)
+    assert classify(request, None) == (TurnKind.SIDE, f"recognised as OpenClaw's {kind}")
+    assert classify(request, TurnKind.MAIN) == (TurnKind.MAIN, "the client said main")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +162,7 @@ def test_helper_calls_of_openclaw_are_recognised(messages: list[dict[str, Any]],
     ],
 )
 def test_everything_else_is_main(messages: list[dict[str, Any]]) -> None:
-    assert classify(messages, None) == (TurnKind.MAIN, "nothing marks it as a helper call")
+    assert classify(asks(messages), None) == (TurnKind.MAIN, "nothing marks it as a helper call")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +171,16 @@ def test_everything_else_is_main(messages: list[dict[str, Any]]) -> None:
         ([says("user", "a"), says("user", "b")], ["a", "b"]),
         ([says("tool", "1"), says("tool", "2"), says("user", "b")], ["1", "2", "b"]),
         ([HEARTBEAT], []),
-        ([CRON, says("assistant", "x"), says("tool", "t"), says("assistant", "y"), says("user", "b")], ["b"]),
+        (
+            [CRON, CALLED, says("tool", "t"), says("assistant", "NO_REPLY"), says("user", "b")],
+            ["b"],
+        ),
+        ([HEARTBEAT, says("assistant", "HEARTBEAT_OK"), says("user", "b")], ["b"]),
+        ([HEARTBEAT, says("assistant", "All is well. HEARTBEAT_OK"), says("user", "b")], ["b"]),
+        # What was said aloud in between is what the person answers.
+        ([HEARTBEAT, says("assistant", "Your train leaves."), says("user", "b")], []),
+        ([COMPLETION, says("assistant", "It is done."), says("user", "b")], []),
+        ([says("user", "a"), HEARTBEAT, says("assistant", "Look!"), says("user", "b")], ["a"]),
         ([says("user", "a"), says("assistant", "x"), says("user", "b")], ["a"]),
         ([COMPLETION, says("assistant", "x")], []),
     ],

@@ -17,14 +17,17 @@ from openclaw_rl.evals.session_bench.runner import Observed, observe
 from openclaw_rl.evals.session_bench.scores import Score
 
 
-def run(json_file: Path | None, *, failures: bool) -> None:
-    """Measure; print a table, and with `failures` everything that is wrong; write the numbers if asked."""
+def run(json_file: Path | None, *, failures: bool, held_out: bool) -> None:
+    """Measure; print a table; write the numbers if asked.
+
+    With `failures`, what is wrong is listed; with `held_out`, in conversations that are held out too.
+    """
     commit = provenance.commit()
     console = Console() if sys.stdout.isatty() else Console(width=160)
     observed = observe(script.load())
     console.print(_table(observed))
     if failures:
-        console.print(_failures(observed))
+        _list_failures([one for one in observed if held_out or not one.conversation.held_out], console)
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
         written = json.dumps({**results(observed), "commit": commit}, indent=1, ensure_ascii=False)
@@ -72,9 +75,12 @@ def _shares(score: Score) -> tuple[float, float]:
     return score.precision, score.recall
 
 
-def _failures(observed: Sequence[Observed]) -> Table:
-    table = Table("wrong", "conversation", "step", "wanted", "found")
+def _list_failures(observed: Sequence[Observed], console: Console) -> None:
     for failure in scores.failures(observed):
-        cells = (failure.what, failure.conversation, failure.step, failure.wanted, failure.said)
-        table.add_row(*(cell.replace("[", "\\[") for cell in cells))
-    return table
+        console.print(
+            f"{failure.conversation}, step {failure.step}: {failure.what} is {failure.said!r}, "
+            f"should be {failure.wanted!r}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
