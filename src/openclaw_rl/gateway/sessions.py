@@ -45,7 +45,7 @@ def stated_session(headers: Mapping[str, str], request: CompletionRequest) -> st
 
 
 def conversation_of(headers: Mapping[str, str], request: CompletionRequest) -> Conversation:
-    """What of a request is compared; whose it is counts where no session is named, for that is one person's."""
+    """What of a request is compared. A named session is one person's, so there it does not matter whose."""
     person = "" if stated_session(headers, request) else request.person
     return Conversation.of(request.messages, person)
 
