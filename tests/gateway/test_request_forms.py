@@ -15,6 +15,7 @@ from openclaw_texts import (
     SUBAGENT,
     internal_context,
     person,
+    runtime,
 )
 
 from openclaw_rl.gateway.completion_request import CompletionRequest
@@ -140,6 +141,10 @@ SYSTEM = says("system", "You are a personal assistant.")
             "subagent completion",
         ),
         ([SYSTEM, CRON], "cron"),
+        (
+            [SYSTEM, person("hi", key="agent:main:main"), says("assistant", "x"), says("user", "Any news?")],
+            "message without a time stamp",
+        ),
         ([SYSTEM, person("hi", key="agent:main:cron:d848")], "cron"),
     ],
 )
@@ -159,6 +164,20 @@ def test_helper_calls_of_openclaw_are_recognised(messages: list[dict[str, Any]],
         [SYSTEM, says("user", "see my log:\nRuntime: agent=main | session=a:cron:b | x\nwhat is it?")],
         [SYSTEM, person("What is the\nCurrent time: and the\nReference UTC: of it?")],
         [says("user", "Generate a concise session title for my talk")],
+        # A person may quote what helpers are asked.
+        [SYSTEM, person("Pre-compaction memory flush. What is that?", key="agent:main:main")],
+        [SYSTEM, person("hi", key="agent:main:main"), person("[cron:1 x] is in my log, why?")],
+        [SYSTEM, person("[Subagent Context] is that a typo?", key="agent:main:main")],
+        # Without any stamp nothing says that people's messages have one.
+        [SYSTEM, says("user", "hi" + runtime()), says("assistant", "x"), says("user", "Any news?")],
+        # After compaction, with a call and its result in what was kept
+        [
+            SYSTEM,
+            says("user", "The conversation history before this point was compacted." + runtime()),
+            person("list the files"),
+            CALLED,
+            says("tool", "x"),
+        ],
     ],
 )
 def test_everything_else_is_main(messages: list[dict[str, Any]]) -> None:

@@ -66,7 +66,9 @@ def unattended_message(text: str, *, stamped: bool = False) -> str | None:
     # The owner may have worded the heartbeat anew; these two lines always follow it.
     if not stamp and "\nCurrent time: " in words and "\nReference UTC: " in words:
         return "heartbeat"
-    return "heartbeat" if stamped and not stamp and not words.startswith(_SUMMARY) else None
+    return (
+        "message without a time stamp" if stamped and not stamp and not words.startswith(_SUMMARY) else None
+    )
 
 
 def unattended_session(text: str) -> str | None:
