@@ -131,6 +131,8 @@ class Turn:
     """Of the normalised messages including our reply; what a continuation's prefix must hash to."""
     request_hash: str = ""
     """Of the normalised messages without our reply; equal on a retry."""
+    reply_hash: str = ""
+    """Of our normalised reply alone, with its call ids; empty for one that says nothing."""
     parent_id: str | None = None
     kind_reason: str = ""
     state_reason: str = ""

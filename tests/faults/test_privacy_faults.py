@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 import torch
-from byte_template import byte_template
 from judging import judge_all
 from running_gateway import MODEL, RunningGateway, assistant, running_gateway, user
 from safetensors import SafetensorError
-from scripted_engine import ScriptedEngine
 from starlette.routing import BaseRoute, Route
 from tiny_model import make_tiny_model
 
 from openclaw_rl.config import ConfigError, Settings
+from openclaw_rl.evals.byte_template import byte_template
+from openclaw_rl.evals.scripted_engine import ScriptedEngine
 from openclaw_rl.gateway.app import check_bind, create_app
 from openclaw_rl.judge.judge import make_judge
 from openclaw_rl.judge.prompts import read_completion

@@ -10,11 +10,11 @@ from typing import Any
 
 import httpx2
 import pytest
-from byte_template import CHATML, byte_template
 from openclaw_texts import internal_context, person
 from running_gateway import MODEL, RunningGateway, assistant, eventually, running_gateway, user
-from scripted_engine import Script, ScriptedEngine
 
+from openclaw_rl.evals.byte_template import CHATML, byte_template
+from openclaw_rl.evals.scripted_engine import Script, ScriptedEngine
 from openclaw_rl.gateway.protocols.chat import ChatRequest
 from openclaw_rl.model import TurnState
 from openclaw_rl.policy.message_forms import text_of

@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from byte_template import CHATML, byte_template
 from judging import judge_all
 from openclaw_texts import (
     COMPLETION,
@@ -20,8 +19,9 @@ from openclaw_texts import (
     person,
 )
 from running_gateway import MODEL, RunningGateway, assistant, eventually, running_gateway, user
-from scripted_engine import Script, ScriptedEngine
 
+from openclaw_rl.evals.byte_template import CHATML, byte_template
+from openclaw_rl.evals.scripted_engine import Script, ScriptedEngine
 from openclaw_rl.judge.rules_judge import RulesJudge
 from openclaw_rl.model import Turn, TurnKind, TurnState
 

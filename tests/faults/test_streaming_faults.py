@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running_gateway import MODEL, RunningGateway, assistant, eventually, running_gateway, user
-from scripted_engine import Script
 from streams import joined, whole
 
+from openclaw_rl.evals.scripted_engine import Script
 from openclaw_rl.model import Turn, TurnState
 
 CHAT, MESSAGES, RESPONSES = PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,12 +10,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx2
-import uvicorn
-from byte_template import byte_template
 from openai import OpenAI
-from scripted_engine import ScriptedEngine
 
 from openclaw_rl.config import Settings
+from openclaw_rl.evals.byte_template import byte_template
+from openclaw_rl.evals.scripted_engine import ScriptedEngine
+from openclaw_rl.evals.scripted_server import serving
 from openclaw_rl.gateway.app import create_app
 from openclaw_rl.model import Turn
 from openclaw_rl.store import Store
@@ -110,22 +108,14 @@ def running_gateway(
     settings = Settings(
         data_dir=folder, model={"name": MODEL}, server=server, engine=engine_settings or {}, **more or {}
     )
-    listener = socket.create_server(("127.0.0.1", 0))
-    uvicorn_server = uvicorn.Server(
-        uvicorn.Config(create_app(settings, store, engine, template), log_config=None)
-    )
-    thread = threading.Thread(target=uvicorn_server.run, kwargs={"sockets": [listener]})
-    thread.start()
     key = server["api_keys"][0] if server.get("api_keys") else ""
-    gateway = RunningGateway(f"http://127.0.0.1:{listener.getsockname()[1]}", store, engine, key)
     try:
-        eventually(lambda: uvicorn_server.started)
-        yield gateway
+        with serving(create_app(settings, store, engine, template)) as url:
+            gateway = RunningGateway(url, store, engine, key)
+            try:
+                yield gateway
+            finally:
+                gateway.http.close()
+                gateway.openai.close()
     finally:
-        gateway.http.close()
-        gateway.openai.close()
-        uvicorn_server.should_exit = True
-        thread.join(10)
-        listener.close()
         store.close()
-        assert not thread.is_alive()

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from anthropic import Anthropic, APIStatusError, BadRequestError
 from running_gateway import MODEL, RunningGateway, running_gateway, user
-from scripted_engine import Script
 from streams import events
 
+from openclaw_rl.evals.scripted_engine import Script
 from openclaw_rl.model import TurnState
 
 CALL = '<tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>'
@@ -147,14 +147,21 @@ def test_a_conversation_may_change_its_protocol_and_goes_on(
     assert second.parent_id == first.id.removeprefix("msg_")
 
 
+SESSION = "user_1f2e_account_33_session_a41f"
+"""A user id that names a session, as a coding agent sends it."""
+
+
 def test_sessions_kinds_and_headers_work_as_everywhere(gateway: RunningGateway, claude: Anthropic) -> None:
     raw = claude.messages.with_raw_response.create(
-        model=MODEL, max_tokens=9, messages=[{"role": "user", "content": "q"}], metadata={"user_id": "u1"}
+        model=MODEL, max_tokens=9, messages=[{"role": "user", "content": "q"}], metadata={"user_id": SESSION}
     )
     turn = gateway.turn(raw.headers["x-turn-id"])
     assert raw.headers["x-policy-version"] == "0"
-    again = ask(claude, user("other"), metadata={"user_id": "u1"})
+    again = ask(claude, user("other"), metadata={"user_id": SESSION})
     assert gateway.turn(again.id.removeprefix("msg_")).session_id == turn.session_id
+    one, other = (ask(claude, user(text), metadata={"user_id": "u1"}) for text in ("one", "two"))
+    chats = {gateway.turn(answer.id.removeprefix("msg_")).session_id for answer in (one, other)}
+    assert len(chats) == 2  # of one user, who is no session
     side = post(gateway, turn_type="side")
     assert gateway.turn(side.headers["x-turn-id"]).state is TurnState.SIDE
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from running_gateway import MODEL, RunningGateway, assistant, eventually, user
-from scripted_engine import Script
 
+from openclaw_rl.evals.scripted_engine import Script
 from openclaw_rl.gateway.delivery import OTHER_FAILED
 from openclaw_rl.gateway.pairing import NOT_CHOSEN
 from openclaw_rl.model import Turn, TurnState

@@ -15,9 +15,9 @@ import pytest
 from anthropic import Anthropic
 from openai import BadRequestError
 from running_gateway import MODEL, RunningGateway, user
-from scripted_engine import Script
 from streams import joined, whole
 
+from openclaw_rl.evals.scripted_engine import Script
 from openclaw_rl.model import Judgement, TurnState, Vote
 
 READ = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}

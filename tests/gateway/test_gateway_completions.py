@@ -6,11 +6,11 @@ import time
 from typing import Any
 
 import pytest
-from byte_template import END
 from openai import BadRequestError
 from running_gateway import MODEL, RunningGateway, user
-from scripted_engine import Script
 
+from openclaw_rl.evals.byte_template import END
+from openclaw_rl.evals.scripted_engine import Script
 from openclaw_rl.model import TurnKind, TurnState
 
 TOOLS = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}]

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from byte_template import byte_template
 from openai import APIError
 from running_gateway import MODEL, RunningGateway, assistant, eventually, running_gateway, user
-from scripted_engine import Script, ScriptedEngine
 
 from openclaw_rl.config import Settings
+from openclaw_rl.evals.byte_template import byte_template
+from openclaw_rl.evals.scripted_engine import Script, ScriptedEngine
 from openclaw_rl.gateway.app import create_app
 from openclaw_rl.model import TurnState
 from openclaw_rl.store import Store

@@ -8,8 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 from running_gateway import RunningGateway, assistant, user
-from scripted_engine import Script
 
+from openclaw_rl.evals.scripted_engine import Script
 from openclaw_rl.model import Judgement, PolicyVersion, Turn, TurnState, Update, VersionState, Vote
 
 

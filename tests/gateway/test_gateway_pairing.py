@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from openclaw_texts import internal_context, person
 from running_gateway import RunningGateway, assistant, user
-from scripted_engine import Script
 
+from openclaw_rl.evals.scripted_engine import Script
 from openclaw_rl.model import TurnKind, TurnState
 
 CALLS = (

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from byte_template import byte_template
 from running_gateway import MODEL, RunningGateway, assistant, eventually, running_gateway, user
-from scripted_engine import Script, ScriptedEngine
 
+from openclaw_rl.evals.byte_template import byte_template
+from openclaw_rl.evals.scripted_engine import Script, ScriptedEngine
 from openclaw_rl.model import PolicyVersion, TurnKind, Update, VersionState
 from openclaw_rl.store import Store
 

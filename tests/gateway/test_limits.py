@@ -11,8 +11,8 @@ from typing import Any
 import httpx2
 import pytest
 from running_gateway import MODEL, RunningGateway, assistant, eventually, running_gateway, user
-from scripted_engine import Script
 
+from openclaw_rl.evals.scripted_engine import Script
 from openclaw_rl.model import TurnState
 
 # The context

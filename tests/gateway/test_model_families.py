@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from byte_template import CHATML, byte_template
 from running_gateway import RunningGateway, running_gateway, user
-from scripted_engine import ScriptedEngine
+
+from openclaw_rl.evals.byte_template import CHATML, byte_template
+from openclaw_rl.evals.scripted_engine import ScriptedEngine
 
 TOOLS = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}]
 WITH_TOOLS = "{% for tool in tools or [] %}{{ tool.function.name }}{% endfor %}" + CHATML

@@ -15,18 +15,25 @@ from openclaw_texts import (
     SUBAGENT,
     internal_context,
     person,
+    runtime,
 )
 
+from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.normalise import Conversation
 from openclaw_rl.gateway.pairing import real_messages
 from openclaw_rl.gateway.sides import classify
 from openclaw_rl.model import TurnKind
 
 CALL = {"id": "call_1", "function": {"name": "f", "arguments": '{"a": 1, "b": [2]}'}}
+CALLED = {"role": "assistant", "content": "let me look", "tool_calls": [CALL]}
 
 
 def says(role: str, content: Any, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
+
+
+def asks(messages: list[dict[str, Any]], **more: Any) -> CompletionRequest:
+    return CompletionRequest("m", tuple(messages), **more)
 
 
 @pytest.mark.parametrize(
@@ -134,12 +141,17 @@ SYSTEM = says("system", "You are a personal assistant.")
             "subagent completion",
         ),
         ([SYSTEM, CRON], "cron"),
+        (
+            [SYSTEM, person("hi", key="agent:main:main"), says("assistant", "x"), says("user", "Any news?")],
+            "message without a time stamp",
+        ),
         ([SYSTEM, person("hi", key="agent:main:cron:d848")], "cron"),
     ],
 )
 def test_helper_calls_of_openclaw_are_recognised(messages: list[dict[str, Any]], kind: str) -> None:
-    assert classify(messages, None) == (TurnKind.SIDE, f"recognised as OpenClaw's {kind}")
-    assert classify(messages, TurnKind.MAIN) == (TurnKind.MAIN, "the client said main")
+    request = asks(messages)
+    assert classify(request, None) == (TurnKind.SIDE, f"recognised as OpenClaw's {kind}")
+    assert classify(request, TurnKind.MAIN) == (TurnKind.MAIN, "the client said main")
 
 
 @pytest.mark.parametrize(
@@ -152,10 +164,24 @@ def test_helper_calls_of_openclaw_are_recognised(messages: list[dict[str, Any]],
         [SYSTEM, says("user", "see my log:\nRuntime: agent=main | session=a:cron:b | x\nwhat is it?")],
         [SYSTEM, person("What is the\nCurrent time: and the\nReference UTC: of it?")],
         [says("user", "Generate a concise session title for my talk")],
+        # A person may quote what helpers are asked.
+        [SYSTEM, person("Pre-compaction memory flush. What is that?", key="agent:main:main")],
+        [SYSTEM, person("hi", key="agent:main:main"), person("[cron:1 x] is in my log, why?")],
+        [SYSTEM, person("[Subagent Context] is that a typo?", key="agent:main:main")],
+        # Without any stamp nothing says that people's messages have one.
+        [SYSTEM, says("user", "hi" + runtime()), says("assistant", "x"), says("user", "Any news?")],
+        # After compaction, with a call and its result in what was kept
+        [
+            SYSTEM,
+            says("user", "The conversation history before this point was compacted." + runtime()),
+            person("list the files"),
+            CALLED,
+            says("tool", "x"),
+        ],
     ],
 )
 def test_everything_else_is_main(messages: list[dict[str, Any]]) -> None:
-    assert classify(messages, None) == (TurnKind.MAIN, "nothing marks it as a helper call")
+    assert classify(asks(messages), None) == (TurnKind.MAIN, "nothing marks it as a helper call")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +190,16 @@ def test_everything_else_is_main(messages: list[dict[str, Any]]) -> None:
         ([says("user", "a"), says("user", "b")], ["a", "b"]),
         ([says("tool", "1"), says("tool", "2"), says("user", "b")], ["1", "2", "b"]),
         ([HEARTBEAT], []),
-        ([CRON, says("assistant", "x"), says("tool", "t"), says("assistant", "y"), says("user", "b")], ["b"]),
+        (
+            [CRON, CALLED, says("tool", "t"), says("assistant", "NO_REPLY"), says("user", "b")],
+            ["b"],
+        ),
+        ([HEARTBEAT, says("assistant", "HEARTBEAT_OK"), says("user", "b")], ["b"]),
+        ([HEARTBEAT, says("assistant", "All is well. HEARTBEAT_OK"), says("user", "b")], ["b"]),
+        # What was said aloud in between is what the person answers.
+        ([HEARTBEAT, says("assistant", "Your train leaves."), says("user", "b")], []),
+        ([COMPLETION, says("assistant", "It is done."), says("user", "b")], []),
+        ([says("user", "a"), HEARTBEAT, says("assistant", "Look!"), says("user", "b")], ["a"]),
         ([says("user", "a"), says("assistant", "x"), says("user", "b")], ["a"]),
         ([COMPLETION, says("assistant", "x")], []),
     ],

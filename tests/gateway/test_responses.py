@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from running_gateway import MODEL, RunningGateway, running_gateway, user
-from scripted_engine import Script
 from streams import events
 
+from openclaw_rl.evals.scripted_engine import Script
 from openclaw_rl.model import Turn, TurnState
 
 CALL = '<tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>'

@@ -153,6 +153,27 @@ def test_a_store_can_be_opened_again(tmp_path: Path) -> None:
     second.close()
 
 
+def test_columns_and_indices_that_are_new_are_added_to_a_store_that_exists(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    Store.open(path).close()
+    connection = sqlite3.connect(path)
+    indices = "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = 'turns' ORDER BY name"
+    wanted = connection.execute(indices).fetchall()
+    for change in (
+        "DROP INDEX turns_by_reply",
+        "DROP INDEX turns_by_request",
+        "ALTER TABLE turns DROP COLUMN reply_hash",
+    ):
+        connection.execute(change)
+    connection.commit()
+    store = Store.open(path)
+    turn = add_turn(store)
+    assert store.conversations.turn(turn.id) == turn
+    assert connection.execute(indices).fetchall() == wanted
+    store.close()
+    connection.close()
+
+
 def test_a_store_of_another_schema_version_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     Store.open(path).close()

@@ -239,7 +239,7 @@ def test_only_idle_open_sessions_are_closed_by_idleness(store: Store) -> None:
 
 
 def found(store: Store, hashes: list[str], tenant: str = "me", session_id: str | None = None) -> str | None:
-    turn = store.conversations.find_continued(hashes, tenant, session_id)
+    turn = store.continuations.continued(hashes, tenant, session_id)
     return turn.id if turn else None
 
 
@@ -287,8 +287,8 @@ def test_siblings_answer_from_the_same_point_newest_first(store: Store) -> None:
     def ids(turns: list[Turn]) -> list[str]:
         return [turn.id for turn in turns]
 
-    assert ids(store.conversations.siblings(session_id="s1", parent_id=None)) == [again.id, first.id]
-    assert ids(store.conversations.siblings(session_id="s1", parent_id=first.id)) == [child.id]
+    assert ids(store.continuations.siblings(session_id="s1", parent_id=None)) == [again.id, first.id]
+    assert ids(store.continuations.siblings(session_id="s1", parent_id=first.id)) == [child.id]
 
 
 def test_turns_are_listed_newest_first_and_by_session_and_state(store: Store) -> None:

@@ -13,8 +13,7 @@ from jsonschema import Draft202012Validator
 
 sys.path.append(str(Path(__file__).parents[1] / "gateway"))
 
-from byte_template import CHATML, byte_template
-
+from openclaw_rl.evals.byte_template import CHATML, byte_template
 from openclaw_rl.model import Tool
 from openclaw_rl.policy.call_grammars import Exactness
 from openclaw_rl.policy.chat_template import ChatTemplate

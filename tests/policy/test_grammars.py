@@ -14,8 +14,7 @@ from jsonschema import Draft202012Validator
 
 sys.path.append(str(Path(__file__).parents[1] / "gateway"))
 
-from byte_template import CHATML, byte_template
-
+from openclaw_rl.evals.byte_template import CHATML, byte_template
 from openclaw_rl.policy.grammars import ReplyForm, grammar
 
 TEMPLATE = byte_template()

@@ -164,7 +164,7 @@ def test_where_nothing_trains_the_judge_runs_alone_without_pytorch(
 def test_a_running_reply_is_recorded_as_cut_off_when_the_server_is_stopped(
     environment: dict[str, str], model: RunningGateway, tmp_path: Path
 ) -> None:
-    from scripted_engine import Script
+    from openclaw_rl.evals.scripted_engine import Script
 
     data = tmp_path / "data"
     command = ["serve", "--upstream", model.url, "--data-dir", str(data), "--port", "0"]

@@ -42,6 +42,7 @@ app.command()(measure.demo)
 app.add_typer(bench, name="bench")
 bench.command()(measure.judge)
 bench.command()(measure.update)
+bench.command()(measure.sessions)
 
 
 @app.callback(invoke_without_command=True)

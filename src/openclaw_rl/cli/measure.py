@@ -87,3 +87,16 @@ def update(
         json_file=json_file,
         compare=compare,
     )
+
+
+def sessions(
+    json_file: Json = None,
+    failures: Annotated[
+        bool, typer.Option("--failures", help="List what is wrong, but for the half that is held out.")
+    ] = False,
+    held_out: Annotated[bool, typer.Option("--held-out", help="With --failures: of that half too.")] = False,
+) -> None:
+    """How well labelled conversations are found: main or side, sessions, next states. Needs no model."""
+    from openclaw_rl.evals.session_bench import bench
+
+    bench.run(json_file, failures=failures, held_out=held_out)

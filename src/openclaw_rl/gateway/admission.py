@@ -19,9 +19,8 @@ from openclaw_rl.gateway.completion import Plan, RunningTurn
 from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.constraint import grammar_for
 from openclaw_rl.gateway.errors import bad_request
-from openclaw_rl.gateway.normalise import Conversation
 from openclaw_rl.gateway.service import Service
-from openclaw_rl.gateway.sessions import is_done, stated_session
+from openclaw_rl.gateway.sessions import conversation_of, is_done, stated_session
 from openclaw_rl.model import PolicyVersion, Sampling
 from openclaw_rl.policy.chat_template import ChatTemplate, ChatTemplateError
 from openclaw_rl.policy.engine import Generation, PromptTooLongError
@@ -55,10 +54,15 @@ async def admit(
     context_length = service.engine.context_length
     prompt = await to_thread.run_sync(read_prompt, service.template, request, context_length)
     grammar = await grammar_for(service, request, inside_thought=prompt.inside_thought)
-    conversation = await to_thread.run_sync(Conversation.of, request.messages)
-    kind, kind_reason = sides.classify(request.messages, stated, pinned=pinned is not None)
+    conversation = await to_thread.run_sync(conversation_of, headers, request)
+    kind, kind_reason = sides.classify(request, stated, pinned=pinned is not None)
     place = await to_thread.run_sync(
-        service.sessions.place, conversation, kind, tenant, stated_session(headers, request)
+        service.sessions.place,
+        conversation,
+        kind,
+        tenant,
+        stated_session(headers, request),
+        request.continues,
     )
     room = context_length - len(prompt.token_ids)
     if room < 1:

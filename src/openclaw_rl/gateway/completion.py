@@ -296,6 +296,7 @@ class RunningTurn:
             finished_at=time.time(),
             conversation_hash=plan.conversation.hash_with(completion.reply),
             request_hash=plan.conversation.request_hash,
+            reply_hash=plan.conversation.reply_hash(completion.reply),
         )
 
     def _record(self, turn: Turn) -> None:

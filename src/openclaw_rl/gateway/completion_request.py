@@ -48,6 +48,10 @@ class CompletionRequest:
     stream: bool = False
     session_names: tuple[str | None, ...] = ()
     """What may name the session, the most telling first."""
+    person: str = ""
+    """Whose conversation it is, as far as the client says so; one person may have several at once."""
+    continues: str | None = None
+    """The turn that the client says it goes on from."""
     turn_type: str | None = None
     session_done: bool | int | str | None = None
     ignored: tuple[str, ...] = ()

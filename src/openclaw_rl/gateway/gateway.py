@@ -20,7 +20,7 @@ class Gateway(ABC):
     def __init__(self, settings: Settings, store: Store) -> None:
         self.settings = settings
         self.store = store
-        self.sessions = Sessions(store.conversations)
+        self.sessions = Sessions(store.conversations, store.continuations)
         self.started_at = time.time()
 
     @property

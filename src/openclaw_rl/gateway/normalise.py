@@ -1,57 +1,84 @@
 """What of a request's messages counts when conversations are compared, and the hashes that compare them.
 
 Clients do not send back byte for byte what they got: call ids, argument spacing, thinking, null content
-and the runtime line change. Knows no session and no store; raw messages are kept beside the hashes.
+and injected context change. Knows no session and no store; raw messages are kept beside the hashes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from openclaw_rl import wrappings
 from openclaw_rl.gateway import openclaw
 from openclaw_rl.model import Message
 from openclaw_rl.policy.chat_template import text_of
 
-_EMPTY = hashlib.sha256(b"conversation").hexdigest()
 _THINK_OPEN, _THINK_CLOSE = "<think>", "</think>"
+_NO_ID = re.compile(r"[^A-Za-z0-9]")
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """The messages that count, as the client sent them, and a hash after each.
 
-    Left out are system and developer messages, injected context, and a user's message that stands there
-    again right after itself: clients that try again may keep it once for each try.
+    Left out are system and developer messages, injected context, what a client says in both roles, and a
+    user's message that stands there again right after itself: clients that try again may keep it once for
+    each try. Conversations of two persons have no hash in common.
     """
 
     messages: tuple[Message, ...]
     hashes: tuple[str, ...]
+    person: str = ""
+    """Whose conversation it is, as far as the client says so."""
 
     @classmethod
-    def of(cls, messages: Sequence[Message]) -> Conversation:
+    def of(cls, messages: Sequence[Message], person: str = "") -> Conversation:
         counting: list[Message] = []
         hashes: list[str] = []
-        before: list[Any] = []
-        for message in filter(_counts, messages):
-            form = _normal_form(message)
+        so_far, before = _start(person), None
+        for message in _counting(messages):
+            form = normal_form(message)
             if form == before and message["role"] == "user":
                 continue
             counting.append(message)
-            hashes.append(_extend(hashes[-1] if hashes else _EMPTY, form))
+            hashes.append(so_far := _extend(so_far, form))
             before = form
-        return cls(tuple(counting), tuple(hashes))
+        return cls(tuple(counting), tuple(hashes), person)
 
     @property
     def request_hash(self) -> str:
-        return self.hashes[-1] if self.hashes else _EMPTY
+        return self.hashes[-1] if self.hashes else _start(self.person)
+
+    @property
+    def after_last_reply(self) -> tuple[Message, ...]:
+        """What was said since the newest reply."""
+        spoken = [position for position, m in enumerate(self.messages) if m["role"] == "assistant"]
+        return self.messages[spoken[-1] + 1 :] if spoken else self.messages
+
+    @property
+    def stamped(self) -> bool:
+        """Whether people's messages in it have a time stamp (see `openclaw.stamps_people`)."""
+        return openclaw.stamps_people(
+            text_of(message.get("content")) for message in self.messages if message["role"] == "user"
+        )
 
     def hash_with(self, reply: Message) -> str:
         """What the prefix of a request that continues from `reply` will hash to."""
-        return _extend(self.request_hash, _normal_form(reply))
+        return _extend(self.request_hash, normal_form(reply))
+
+    def reply_hash(self, reply: Message) -> str:
+        """What tells `reply` from others wherever it stands; empty for one that says nothing.
+
+        Calls count with their ids, which no two replies share.
+        """
+        role, text, calls = normal_form(reply)
+        ids = [_NO_ID.sub("", str(call.get("id") or "")) for call in reply.get("tool_calls") or ()]
+        return _extend(_start(self.person), [role, text, calls, ids]) if text or ids else ""
 
     def continuations(self) -> Iterator[tuple[str, int]]:
         """Where this request may continue from, longest first.
@@ -67,24 +94,41 @@ class Conversation:
                 yield self.hashes[position], position + 1
 
 
-def _counts(message: Message) -> bool:
-    if message["role"] in ("system", "developer"):
-        return False
-    return message["role"] != "user" or not openclaw.is_internal_context(text_of(message.get("content")))
-
-
-def _extend(so_far: str, form: list[Any]) -> str:
-    return hashlib.sha256(f"{so_far}\n{json.dumps(form, sort_keys=True)}".encode()).hexdigest()
-
-
-def _normal_form(message: Message) -> list[Any]:
+def normal_form(message: Message) -> list[Any]:
+    """The role, the text and the calls of a message, as they are compared."""
     text = text_of(message.get("content")).rstrip()
     if message["role"] == "user":
-        text = openclaw.without_runtime_line(text).rstrip()
+        text = wrappings.bare(text)
     elif message["role"] == "assistant":
         text = _without_thinking(text)
     calls = [_normal_call(call.get("function") or {}) for call in message.get("tool_calls") or ()]
     return [message["role"], text, calls]
+
+
+def _counting(messages: Sequence[Message]) -> Iterator[Message]:
+    spoken = [message for message in messages if _counts(message)]
+    shown = {
+        position
+        for position in range(len(spoken) - 1)
+        if spoken[position]["role"] == "user"
+        and spoken[position + 1]["role"] == "assistant"
+        and wrappings.is_shown(*(text_of(spoken[position + n].get("content")) for n in (0, 1)))
+    }
+    return (m for position, m in enumerate(spoken) if not shown & {position, position - 1})
+
+
+def _counts(message: Message) -> bool:
+    if message["role"] in ("system", "developer"):
+        return False
+    return message["role"] != "user" or not wrappings.is_injected(text_of(message.get("content")))
+
+
+def _start(person: str) -> str:
+    return hashlib.sha256(f"conversation{person}".encode()).hexdigest()
+
+
+def _extend(so_far: str, form: list[Any]) -> str:
+    return hashlib.sha256(f"{so_far}\n{json.dumps(form, sort_keys=True)}".encode()).hexdigest()
 
 
 def _without_thinking(text: str) -> str:

@@ -15,9 +15,11 @@ from itertools import islice
 
 from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.normalise import Conversation
-from openclaw_rl.gateway.pairing import pair
+from openclaw_rl.gateway.pairing import Pairing
+from openclaw_rl.gateway.recognition import find_altered, find_moved
 from openclaw_rl.model import Turn, TurnKind, TurnState
 from openclaw_rl.store import new_id
+from openclaw_rl.store.continuations import Continuations, PlacedTurn
 from openclaw_rl.store.conversations import Conversations
 
 SESSION_HEADERS = ("X-Session-Id", "x-session-affinity", "session_id")
@@ -42,6 +44,12 @@ def stated_session(headers: Mapping[str, str], request: CompletionRequest) -> st
     return next((name.strip() for name in named if name and name.strip()), None)
 
 
+def conversation_of(headers: Mapping[str, str], request: CompletionRequest) -> Conversation:
+    """What of a request is compared. A named session is one person's, so there it does not matter whose."""
+    person = "" if stated_session(headers, request) else request.person
+    return Conversation.of(request.messages, person)
+
+
 def is_done(headers: Mapping[str, str], request: CompletionRequest) -> bool:
     """Whether the client says that the session ends with this turn."""
     said = headers.get(DONE_HEADER) or request.session_done
@@ -51,9 +59,11 @@ def is_done(headers: Mapping[str, str], request: CompletionRequest) -> bool:
 class Sessions:
     """The store's sessions, as requests find them. Every method blocks on the store."""
 
-    def __init__(self, conversations: Conversations) -> None:
+    def __init__(self, conversations: Conversations, continuations: Continuations) -> None:
         self._conversations = conversations
-        self._pairing = threading.Lock()
+        self._continuations = continuations
+        self._pairing = Pairing(conversations, continuations)
+        self._one_at_a_time = threading.Lock()
 
     def internal_id(self, tenant: str, stated: str) -> str:
         """Our id of the session that a client names; the client's own is kept nowhere.
@@ -80,28 +90,57 @@ class Sessions:
         return None if turn is None or turn.state is TurnState.ABORTED else turn
 
     def place(
-        self, conversation: Conversation, kind: TurnKind, tenant: str, stated: str | None = None
+        self,
+        conversation: Conversation,
+        kind: TurnKind,
+        tenant: str,
+        stated: str | None = None,
+        continues: str | None = None,
     ) -> Place:
-        """Find or open the request's session and, for a main request, pair it with the turns before it."""
+        """Find or open the request's session and, for a main request, pair it with the turns before it.
+
+        `stated` is the session and `continues` the turn that the client says it belongs to.
+        """
         named = self.internal_id(tenant, stated) if stated else None
         # Two requests that arrive together must not both become the next state of one turn.
-        with self._pairing:
-            parent, length = self._continued(conversation, tenant, named)
+        with self._one_at_a_time:
+            parent, length = self._said_to_continue(conversation, continues)
+            if parent is None:
+                parent, length = self._continued(conversation, tenant, named)
             session_id = named or (parent.session_id if parent else new_id("sess"))
             self._conversations.open_session(session_id, tenant)
             if kind is TurnKind.MAIN:
-                new_messages = conversation.messages[length:]
-                pair(self._conversations, conversation, session_id, parent, new_messages)
+                self._pairing.pair(conversation, session_id, parent, length, may_be_edit=continues is None)
         return Place(session_id, parent.id if parent else None)
+
+    def _said_to_continue(
+        self, conversation: Conversation, turn_id: str | None
+    ) -> tuple[PlacedTurn | None, int]:
+        """The turn that the client names, and how many messages the conversation had with its reply."""
+        turn = self._continuations.named(turn_id) if turn_id else None
+        lengths = dict(conversation.continuations()) if turn else {}
+        if turn is None or turn.conversation_hash not in lengths:
+            return None, 0
+        return turn, lengths[turn.conversation_hash]
 
     def _continued(
         self, conversation: Conversation, tenant: str, session_id: str | None
-    ) -> tuple[Turn | None, int]:
+    ) -> tuple[PlacedTurn | None, int]:
         """The turn that the request continues, and how many messages it had with its reply."""
         prefixes = conversation.continuations()
-        # A few at a time: a long conversation nearly always continues its last turn.
+        for prefix_hash, length in islice(prefixes, 1):
+            found = self._continuations.continued([prefix_hash], tenant, session_id)
+            for find in (find_altered, find_moved):
+                found = found or find(self._continuations, conversation, length, tenant, session_id)
+            if found is None and session_id is not None:
+                # The client may have given the session a new name, as it does when it shortens the history.
+                elsewhere = find_moved(self._continuations, conversation, length, tenant)
+                found = elsewhere if elsewhere and elsewhere.is_waiting else None
+            if found is not None:
+                return found, length
+        # A few at a time: the newest reply is another's, and the conversation may be long.
         while batch := dict(islice(prefixes, _PREFIXES_AT_ONCE)):
-            found = self._conversations.find_continued(list(batch), tenant, session_id)
+            found = self._continuations.continued(list(batch), tenant, session_id)
             if found is not None:
                 return found, batch[found.conversation_hash]
         return None, 0

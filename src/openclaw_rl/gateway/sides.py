@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from openclaw_rl.gateway import openclaw
+from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.errors import bad_request
+from openclaw_rl.gateway.helpers import helper_call
 from openclaw_rl.model import Message, TurnKind
 from openclaw_rl.policy.chat_template import text_of
+from openclaw_rl.wrappings import is_injected
 
 HEADER = "X-Turn-Type"
 PINNED = "asked for a pinned version"
@@ -29,27 +32,31 @@ def stated_kind(headers: Mapping[str, str], body_value: str | None) -> TurnKind 
 
 
 def classify(
-    messages: Sequence[Message], stated: TurnKind | None, *, pinned: bool = False
+    request: CompletionRequest, stated: TurnKind | None, *, pinned: bool = False
 ) -> tuple[TurnKind, str]:
     """The kind of a request and the reason for it."""
     if pinned:
         return TurnKind.SIDE, PINNED
     if stated is not None:
         return stated, f"the client said {stated.value}"
-    helper = _helper(messages)
+    helper = _of_openclaw(request.messages)
     if helper is not None:
         return TurnKind.SIDE, f"recognised as OpenClaw's {helper}"
+    helper = helper_call(request.messages, request.max_tokens, has_tools=bool(request.tools))
+    if helper is not None:
+        return TurnKind.SIDE, f"recognised as a helper call: {helper}"
     return TurnKind.MAIN, "nothing marks it as a helper call"
 
 
-def _helper(messages: Sequence[Message]) -> str | None:
+def _of_openclaw(messages: Sequence[Message]) -> str | None:
     system = [text_of(message.get("content")) for message in messages if message["role"] in _SYSTEM]
     users = [text_of(message.get("content")) for message in messages if message["role"] == "user"]
-    people = [text for text in users if not openclaw.is_internal_context(text)]
+    stamped = openclaw.stamps_people(users)
+    people = [text for text in users if not is_injected(text)]
     found = (
         *(openclaw.helper_system_prompt(text) for text in system[:1]),
         *(openclaw.unattended_session(text) for text in people),
-        *(openclaw.unattended_message(text) for text in people[-1:]),
+        *(openclaw.unattended_message(text, stamped=stamped) for text in people[-1:]),
     )
     return next((kind for kind in found if kind is not None), None)
 

@@ -1,21 +1,16 @@
 """The words of messages as a judge should read them.
 
-Takes off what a client wraps around a user's words (OpenClaw's time stamp, conversation header and
-runtime line), finds the request that a turn answered, and spells out tool calls. Judges nothing.
+Takes off what a client wraps around a user's words (see `wrappings`), finds the request that a turn
+answered, and spells out tool calls. Judges nothing.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 
+from openclaw_rl import wrappings
 from openclaw_rl.model import Message, Turn
-
-_STAMP = re.compile(r"^\s*\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d [^\]\n]{1,40}\] ?")
-_HEADER = re.compile(r"^Conversation info: \u27e6openclaw:ctx\u27e7\n```json\n.*?\n```\n\n", re.DOTALL)
-_RUNTIME = re.compile(r"\n\nRuntime: agent=[^\n]*\s*$")
-_INTERNAL = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +39,14 @@ def text_of(message: Message) -> str:
 def words_of(message: Message) -> str:
     """What was said: for a user's message without the client's wrapping, otherwise the text as it is."""
     text = text_of(message)
-    if message.get("role") != "user":
-        return text
-    text = _RUNTIME.sub("", text)
-    return _HEADER.sub("", _STAMP.sub("", text, count=1), count=1).strip()
+    return wrappings.words(text) if message.get("role") == "user" else text
 
 
 def is_conversation(message: Message) -> bool:
     """False for system prompts and for context that the client injects for the model alone."""
     if message.get("role") in ("system", "developer"):
         return False
-    return not text_of(message).lstrip().startswith(_INTERNAL)
+    return not wrappings.is_injected(text_of(message))
 
 
 def request_of(turn: Turn) -> str:

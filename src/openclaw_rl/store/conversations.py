@@ -144,59 +144,6 @@ class Conversations:
         with self._database.read() as connection:
             return [rows.turn_of_row(row) for row in connection.execute(query).mappings()]
 
-    def find_continued(
-        self, conversation_hashes: Sequence[str], tenant: str, session_id: str | None = None
-    ) -> Turn | None:
-        """The main turn whose conversation a request continues.
-
-        `conversation_hashes` are those of the request's prefixes, longest first; the first that any turn
-        has decides. Among turns of equal hash, one still waiting for its next state is preferred, then
-        the newest. Only delivered main turns of `tenant` (and of `session_id` where given) are found.
-        """
-        turns, sessions = schema.turns, schema.sessions
-        query = (
-            select(turns)
-            .join(sessions, sessions.c.id == turns.c.session_id)
-            .where(
-                turns.c.conversation_hash.in_(conversation_hashes),
-                turns.c.kind == TurnKind.MAIN.value,
-                turns.c.state != TurnState.ABORTED.value,
-                sessions.c.tenant == tenant,
-            )
-        )
-        if session_id is not None:
-            query = query.where(turns.c.session_id == session_id)
-        with self._database.read() as connection:
-            found = [rows.turn_of_row(row) for row in connection.execute(query).mappings()]
-        if not found:
-            return None
-        rank = {value: position for position, value in enumerate(conversation_hashes)}
-        return min(
-            found,
-            key=lambda turn: (
-                rank[turn.conversation_hash],
-                turn.state is not TurnState.WAITING_NEXT_STATE,
-                -turn.finished_at,
-            ),
-        )
-
-    def siblings(self, *, session_id: str, parent_id: str | None) -> list[Turn]:
-        """The delivered main turns of a session that answer from the same point, newest first."""
-        table = schema.turns
-        same_parent = table.c.parent_id.is_(None) if parent_id is None else table.c.parent_id == parent_id
-        query = (
-            select(table)
-            .where(
-                table.c.session_id == session_id,
-                same_parent,
-                table.c.kind == TurnKind.MAIN.value,
-                table.c.state != TurnState.ABORTED.value,
-            )
-            .order_by(table.c.finished_at.desc())
-        )
-        with self._database.read() as connection:
-            return [rows.turn_of_row(row) for row in connection.execute(query).mappings()]
-
     def supersede(self, turn_id: str, reason: str) -> bool:
         """Mark a turn as replaced by a retry, if it still waits for its next state."""
         table = schema.turns

@@ -65,6 +65,7 @@ def row_of_turn(turn: Turn) -> dict[str, Any]:
         "finished_at": turn.finished_at,
         "conversation_hash": turn.conversation_hash,
         "request_hash": turn.request_hash,
+        "reply_hash": turn.reply_hash,
         "update_id": turn.update_id,
     }
 

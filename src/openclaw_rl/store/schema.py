@@ -22,7 +22,9 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
+    text,
 )
+from sqlalchemy.schema import CreateColumn
 
 SCHEMA_VERSION = 1
 
@@ -66,11 +68,14 @@ turns = Table(
     Column("finished_at", Float, nullable=False),
     Column("conversation_hash", String, nullable=False),
     Column("request_hash", String, nullable=False),
+    Column("reply_hash", String, nullable=False, server_default=""),
     Column("update_id", Integer, ForeignKey("updates.id")),
     Index("turns_by_state", "state", "finished_at"),
     Index("turns_by_session", "session_id", "finished_at"),
     Index("turns_by_time", "finished_at", "id"),
     Index("turns_by_conversation", "conversation_hash"),
+    Index("turns_by_request", "request_hash"),
+    Index("turns_by_reply", "reply_hash"),
     Index("turns_by_update", "update_id"),
 )
 
@@ -165,6 +170,11 @@ def prepare(connection: Connection) -> None:
             )
     metadata.create_all(connection)
     for table in metadata.sorted_tables:
+        present = {column["name"] for column in inspect(connection).get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in present:
+                added = CreateColumn(column).compile(dialect=connection.dialect)
+                connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {added}"))
         for index in table.indexes:
             index.create(connection, checkfirst=True)
     if is_new:

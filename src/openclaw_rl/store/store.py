@@ -12,6 +12,7 @@ from sqlalchemy import delete, insert, select, text
 
 from openclaw_rl.model import ProcessReport
 from openclaw_rl.store import rows, schema
+from openclaw_rl.store.continuations import Continuations
 from openclaw_rl.store.conversations import Conversations
 from openclaw_rl.store.database import Database
 from openclaw_rl.store.exchanges import Exchanges
@@ -26,6 +27,7 @@ class Store:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.conversations = Conversations(database)
+        self.continuations = Continuations(database)
         self.learning = Learning(database)
         self.progress = Progress(database)
         self.recordings = Recordings(database)

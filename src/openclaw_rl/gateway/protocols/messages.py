@@ -116,7 +116,10 @@ class MessagesRequest(PromptFields):
     metadata: dict[str, Any] | None = None
 
     def request(self, body: Mapping[str, Any]) -> CompletionRequest:
-        user_id = (self.metadata or {}).get("user_id")
+        given = (self.metadata or {}).get("user_id")
+        user_id = given if isinstance(given, str) else ""
+        # Some clients have no other place for their session's id than the one for their user's.
+        names_session = "session" in user_id
         asked = super().request(body)
         return replace(
             asked,
@@ -126,7 +129,8 @@ class MessagesRequest(PromptFields):
             top_k=self.top_k,
             stop=tuple(self.stop_sequences or ()),
             stream=bool(self.stream),
-            session_names=(*asked.session_names, user_id if isinstance(user_id, str) else None),
+            session_names=(*asked.session_names, user_id if names_session else None),
+            person="" if names_session else user_id,
         )
 
 

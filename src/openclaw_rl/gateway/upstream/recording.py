@@ -18,7 +18,7 @@ from anyio import to_thread
 from openclaw_rl.gateway import sides
 from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.normalise import Conversation
-from openclaw_rl.gateway.sessions import Place, Sessions, is_done, stated_session
+from openclaw_rl.gateway.sessions import Place, Sessions, conversation_of, is_done, stated_session
 from openclaw_rl.gateway.upstream.headers import Headers
 from openclaw_rl.gateway.upstream.reply import Choice, Reply
 from openclaw_rl.model import OTHER_MODEL, Sampling, Turn, TurnKind, TurnState
@@ -60,15 +60,15 @@ class Placed:
 def place(sessions: Sessions, tenant: str, headers: Mapping[str, str], request: CompletionRequest) -> Placed:
     """Find the request's session and pair it with the turns before it. Blocks on the store."""
     arrived = time.time()
-    conversation = Conversation.of(request.messages)
+    conversation = conversation_of(headers, request)
     stated = sides.stated_kind(headers, request.turn_type)
-    kind, kind_reason = sides.classify(request.messages, stated)
+    kind, kind_reason = sides.classify(request, stated)
     return Placed(
         request,
         conversation,
         kind,
         kind_reason,
-        sessions.place(conversation, kind, tenant, stated_session(headers, request)),
+        sessions.place(conversation, kind, tenant, stated_session(headers, request), request.continues),
         tuple(new_id("turn") for _ in range(request.choices)),
         is_done(headers, request),
         arrived,
@@ -177,6 +177,7 @@ class Recording:
             finished_at=time.time(),
             conversation_hash=placed.conversation.hash_with(reply),
             request_hash=placed.conversation.request_hash,
+            reply_hash=placed.conversation.reply_hash(reply),
         )
 
     def _record(self, turns: list[Turn]) -> None:

@@ -22,4 +22,6 @@ def byte_template(template: str = CHATML, special_tokens: tuple[str, ...] = ()) 
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([START, END, *special_tokens])
-    return ChatTemplate(tokenizer, template, {"eos_token": END}, [tokenizer.token_to_id(END)])
+    end_id = tokenizer.token_to_id(END)
+    assert end_id is not None  # noqa: S101 - it was added two lines above
+    return ChatTemplate(tokenizer, template, {"eos_token": END}, [end_id])

@@ -1,4 +1,7 @@
-"""An engine that says what a test wrote for it, and counts what was asked of it."""
+"""An engine that says what was written for it, and counts what was asked of it.
+
+For tests and for measurements of everything around a model. Knows nothing of how it is asked.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,86 @@
+"""Which turn made a reply that stands in a history other than the one it was made in, or not word for word.
+
+Clients drop old messages, replace them by a summary, write the user's words anew, cut replies or sign them.
+What is left must be evidence enough: short replies are said in many conversations. Knows no session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from openclaw_rl.gateway.normalise import Conversation, normal_form
+from openclaw_rl.model import Message
+from openclaw_rl.store.continuations import Continuations, PlacedTurn
+
+_ELLIPSES = ("…", "...")
+_ENDS = "!?。！？"
+ENOUGH = 32
+"""Bytes of text that must agree; a name of a file or a sentence is that long, a greeting is not."""
+_ENOUGH_AROUND = 16
+"""The same for a reply that answers the very same request, and had something added."""
+
+
+def find_altered(
+    stored: Continuations, conversation: Conversation, length: int, tenant: str, session_id: str | None = None
+) -> PlacedTurn | None:
+    """The turn that answered the same request, with a reply that the client has cut, signed or spaced anew.
+
+    The reply is the last of the first `length` messages.
+    """
+    if length < 2:
+        return None
+    sent = normal_form(conversation.messages[length - 1])
+    answers = stored.asked_the_same(conversation.hashes[length - 2], tenant, session_id)
+    alike = [turn for turn, ours in answers if _is_altered(sent, normal_form(ours))]
+    return max(alike, key=lambda turn: (turn.is_waiting, turn.finished_at), default=None)
+
+
+def find_moved(
+    stored: Continuations, conversation: Conversation, length: int, tenant: str, session_id: str | None = None
+) -> PlacedTurn | None:
+    """The turn that gave the same reply after other messages, if enough agrees to be sure."""
+    reply, before = conversation.messages[length - 1], conversation.messages[: length - 1]
+    reply_hash = conversation.reply_hash(reply)
+    if not reply_hash:
+        return None
+    found = [
+        (_agreeing(before, Conversation.of(messages).messages), turn)
+        for turn, messages in stored.replied_the_same(reply_hash, tenant, session_id)
+    ]
+    if not found:
+        return None
+    agreement, best = max(found, key=lambda one: (one[0], one[1].is_waiting, one[1].finished_at))
+    if any(call.get("id") for call in reply.get("tool_calls") or ()):
+        return best
+    told_apart = agreement > 0 or len(found) == 1
+    return best if told_apart and _size(reply) + agreement >= ENOUGH else None
+
+
+def _is_altered(sent: list[Any], ours: list[Any]) -> bool:
+    if sent[2] != ours[2]:
+        return False
+    shown, whole = sent[1], ours[1]
+    if shown.split() == whole.split():
+        return True
+    cut = shown.rstrip(".… \n")
+    # One that ends with its sentence is rather another model's shorter answer.
+    if len(cut.encode()) >= ENOUGH and whole.startswith(cut) and (cut == shown or shown.endswith(_ELLIPSES)):
+        return cut[-1] not in _ENDS
+    before, found, after = shown.partition(whole)
+    on_lines_of_its_own = before[-1:] in ("", "\n") and after[:1] in ("", "\n")
+    return bool(found) and len(whole.encode()) >= _ENOUGH_AROUND and on_lines_of_its_own
+
+
+def _agreeing(before: Sequence[Message], theirs: Sequence[Message]) -> int:
+    """Bytes of text in the messages that agree, counted backwards from the reply."""
+    total = 0
+    for one, other in zip(reversed(before), reversed(theirs), strict=False):
+        if normal_form(one) != normal_form(other):
+            break
+        total += _size(one)
+    return total
+
+
+def _size(message: Message) -> int:
+    return len(str(normal_form(message)[1]).encode())
