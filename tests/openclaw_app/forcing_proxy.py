@@ -1,7 +1,8 @@
-"""A proxy before our server that forces a tool call where the user asks for the tool by name.
+"""A proxy before our server that forces a file to be read where the user asks for it.
 
-The embedded model is too small to decide for a tool by itself; that it is made to is all that the proxy
-changes. It keeps what passed, so that a test can look at the client's headers.
+The embedded model is too small to decide for a tool and its arguments by itself. The proxy adds what makes
+it: `tool_choice`, and a schema that leaves it this file alone. It keeps what passed, so that a test can look
+at the client's headers.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import httpx2
 from openclaw_rl.gateway.openclaw import is_internal_context
 from openclaw_rl.policy.chat_template import text_of
 
-FORCING = "with your tool "
-"""A message that says so, followed by the tool's name, has its first answer forced."""
+READING = "Please read the file "
+"""A message that begins so, followed by the file's name, has its first answer forced."""
 
 
 @dataclass
@@ -37,17 +38,25 @@ class Proxy:
     seen: list[Seen] = field(default_factory=list)
 
 
-def _forced(body: dict[str, Any]) -> str | None:
-    """The tool that the last message asks for, if a person wrote it."""
+def _force(body: dict[str, Any]) -> None:
+    """Make the answer a call of read, if the last message asks for it and a person wrote that."""
     real = [
         message
         for message in body["messages"]
         if message["role"] != "user" or not is_internal_context(text_of(message.get("content")))
     ]
-    if real[-1]["role"] != "user":
-        return None
-    words = text_of(real[-1].get("content")).partition(FORCING)[2].split()
-    return words[0].rstrip(".:") if words else None
+    _, asks, file = text_of(real[-1].get("content")).partition(READING)
+    if not asks or real[-1]["role"] != "user":
+        return
+    body["tool_choice"] = {"type": "function", "function": {"name": "read"}}
+    for tool in body["tools"]:
+        if tool["function"]["name"] == "read":
+            tool["function"]["parameters"] = {
+                "type": "object",
+                "properties": {"path": {"const": file}},
+                "required": ["path"],
+                "additionalProperties": False,
+            }
 
 
 @contextmanager
@@ -64,9 +73,7 @@ def forcing_proxy(server: str) -> Iterator[Proxy]:
             body = json.loads(sent)
             if self.path == "/v1/chat/completions":
                 proxy.seen.append(Seen({name.lower(): value for name, value in self.headers.items()}, body))
-                tool = _forced(body)
-                if tool is not None:
-                    body["tool_choice"] = {"type": "function", "function": {"name": tool}}
+                _force(body)
             self._forward("POST", json.dumps(body).encode())
 
         def _forward(self, method: str, content: bytes) -> None:

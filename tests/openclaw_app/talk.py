@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from forcing_proxy import FORCING
+from forcing_proxy import READING
 from openclaw_app import TOKEN, OpenClaw, eventually
 from recorded import Record, Records
 
 QUESTION = "What is the capital of Italy?"
 COMPLAINT = "No, that is wrong. Please answer in one short sentence."
-READ = f"Please read notes.txt, {FORCING}read."
+READ = f"{READING}notes.txt"
 THANKS = "Thanks, that is perfect!"
 ERRAND, ERRAND_THANKS = "What is the capital of Spain?", "Great, thank you!"
 DASHBOARD = "Tell me about whales."
