@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-for neighbour in ("processes", "gateway"):
-    sys.path.append(str(Path(__file__).parents[1] / neighbour))
+sys.path.append(str(Path(__file__).parents[1] / "processes"))
+sys.path.append(str(Path(__file__).parents[1] / "gateway"))
 
 from forcing_proxy import Proxy, forcing_proxy
-from openclaw_app import NODE, START_SECONDS, OpenClaw
+from real_openclaw import NODE, START_SECONDS, OpenClaw
 from running_processes import House
 
 from openclaw_rl.config import EMBEDDED_MODEL

@@ -16,8 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx2
+from recorded import is_injected
 
-from openclaw_rl.gateway.openclaw import is_internal_context
 from openclaw_rl.policy.chat_template import text_of
 
 READING = "Please read the file "
@@ -40,13 +40,9 @@ class Proxy:
 
 def _force(body: dict[str, Any]) -> None:
     """Make the answer a call of read, if the last message asks for it and a person wrote that."""
-    real = [
-        message
-        for message in body["messages"]
-        if message["role"] != "user" or not is_internal_context(text_of(message.get("content")))
-    ]
-    _, asks, file = text_of(real[-1].get("content")).partition(READING)
-    if not asks or real[-1]["role"] != "user":
+    last = next(message for message in reversed(body["messages"]) if not is_injected(message))
+    _, asks, file = text_of(last.get("content")).partition(READING)
+    if not asks or last["role"] != "user":
         return
     body["tool_choice"] = {"type": "function", "function": {"name": "read"}}
     for tool in body["tools"]:

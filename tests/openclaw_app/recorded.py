@@ -7,10 +7,16 @@ from typing import Any
 
 import httpx2
 
-from openclaw_rl.gateway.openclaw import is_internal_context
 from openclaw_rl.model import Judgement, Message, Turn
 from openclaw_rl.policy.chat_template import text_of
 from openclaw_rl.store import Store
+
+INTERNAL_CONTEXT = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
+
+
+def is_injected(message: Message) -> bool:
+    """Whether OpenClaw wrote a message to itself: what runs just now, in a user's name."""
+    return message["role"] == "user" and text_of(message["content"]).startswith(INTERNAL_CONTEXT)
 
 
 @dataclass(frozen=True)
@@ -25,11 +31,7 @@ class Record:
     @property
     def last(self) -> Message:
         """The last message before the reply that OpenClaw did not inject."""
-        return next(
-            message
-            for message in reversed(self.turn.messages)
-            if not is_internal_context(text_of(message["content"]))
-        )
+        return next(message for message in reversed(self.turn.messages) if not is_injected(message))
 
     @property
     def asked(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from forcing_proxy import READING
-from openclaw_app import TOKEN, OpenClaw, eventually
+from real_openclaw import TOKEN, OpenClaw, eventually
 from recorded import Record, Records
 
 QUESTION = "What is the capital of Italy?"
@@ -72,7 +72,9 @@ def assert_paired(told: Told) -> None:
     _assert_next(complained, READ)
     _assert_next(read, THANKS)
     assert thanked.listed["state"] == "waiting_next_state"
-    assert [record.turn.parent_id for record in told.main[1:]] == [record.turn.id for record in told.main[:-1]]
+    assert [record.turn.parent_id for record in told.main[1:]] == [
+        record.turn.id for record in told.main[:-1]
+    ]
 
     assert called.called == "read"
     (result,) = called.next_messages
@@ -94,16 +96,17 @@ def _assert_next(record: Record, text: str) -> None:
 
 
 def assert_judged(told: Told) -> None:
-    """The rules judge heard the complaint, with its hint, and the thanks; it looked at all that was paired."""
-    waiting = ("waiting_judge", "waiting_next_state")
-    eventually("all is judged", lambda: told.records.of(told.main[0]).listed["state"] not in waiting)
-    asked, _, _, read, _ = (told.records.of(record) for record in told.main)
+    """The rules judge heard the complaint, with its hint, and the thanks; it judged all that was paired."""
+    paired = [record for record in (*told.main, *told.errands) if record.next_messages]
+    eventually("all is judged", lambda: all(told.records.of(record).judgement for record in paired))
+    asked, _, called, read = (told.records.of(record) for record in told.main[:4])
     assert asked.judgement is not None
     assert asked.judgement.score == -1
     assert "one short sentence" in (asked.judgement.hint or "")
     assert read.judgement is not None
     assert read.judgement.score == 1
-    assert told.records.of(told.errands[0]).judgement is not None
+    # The call was forced, so it is no choice to learn from.
+    assert [record.listed["trainable"] for record in (asked, called, read)] == [True, False, True]
 
 
 def assert_the_rest_is_side(told: Told) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from forcing_proxy import Proxy
-from openclaw_app import OpenClaw
+from real_openclaw import OpenClaw
 from recorded import Records
 from running_processes import House
 from snippet import connect, shortened

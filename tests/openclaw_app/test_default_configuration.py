@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from byte_template import byte_template
 from forcing_proxy import Proxy
-from openclaw_app import TOKEN, OpenClaw
+from real_openclaw import OpenClaw
 from recorded import Records
 from running_gateway import RunningGateway, running_gateway
 from running_processes import House
@@ -32,7 +32,9 @@ def large(tmp_path: Path) -> Iterator[RunningGateway]:
         yield running
 
 
-def test_its_whole_prompt_is_kept_apart_from_the_conversation(openclaw: OpenClaw, large: RunningGateway) -> None:
+def test_its_whole_prompt_is_kept_apart_from_the_conversation(
+    openclaw: OpenClaw, large: RunningGateway
+) -> None:
     patch, _ = connect(f"{large.url}/v1")
     assert "tools" not in patch  # nothing is cut down for a large window
     openclaw.apply(patch)
@@ -56,9 +58,7 @@ def test_a_prompt_too_long_for_the_model_is_said_and_leaves_nothing(
     records = Records(house.http, house.store)
     with openclaw:
         openclaw.say_in_vain("main", ERRAND)
-        said = openclaw.command(
-            "agent", "--session-key", "agent:main:main", "--message", ERRAND, "--token", TOKEN, fails=True
-        )
+        said = openclaw.command("agent", "--session-key", "agent:main:main", "--message", ERRAND, fails=True)
     assert "Context overflow: prompt too large" in said
     assert "This model's maximum context length is 8192 tokens" in openclaw.said()
     assert proxy.seen

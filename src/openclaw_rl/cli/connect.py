@@ -19,7 +19,11 @@ ApiKey = Annotated[str | None, typer.Option(help="Else the first of server.api_k
 
 
 def openclaw(
-    url: Url = None, api_key: ApiKey = None, config_file: ConfigFile = None, port: Port = None, set_: Set = None
+    url: Url = None,
+    api_key: ApiKey = None,
+    config_file: ConfigFile = None,
+    port: Port = None,
+    set_: Set = None,
 ) -> None:
     """Print OpenClaw's configuration for the server, and on stderr how to apply and undo it."""
     served = _look(url, api_key, config_file, port, set_)
@@ -28,7 +32,11 @@ def openclaw(
 
 
 def openai(
-    url: Url = None, api_key: ApiKey = None, config_file: ConfigFile = None, port: Port = None, set_: Set = None
+    url: Url = None,
+    api_key: ApiKey = None,
+    config_file: ConfigFile = None,
+    port: Port = None,
+    set_: Set = None,
 ) -> None:
     """Print the environment variables that programs made with OpenAI's libraries read."""
     served = _look(url, api_key, config_file, port, set_)

@@ -17,8 +17,8 @@ SMALL_CONTEXT = 16384
 _REPLY_SHARE = 8
 _LONGEST_REPLY = 4096
 
-_LEAN = {
-    "agents": {"defaults": {"skipBootstrap": True}},
+_LEAN_DEFAULTS: dict[str, Any] = {"skipBootstrap": True}
+_LEAN: dict[str, Any] = {
     "tools": {"allow": ["read", "write", "exec"], "toolSearch": False},
     "skills": {"allowBundled": ["none"]},
 }
@@ -48,13 +48,12 @@ def patch(served: Served) -> dict[str, Any]:
         "api": "openai-completions",
         "models": [model],
     }
-    lean = _LEAN if _is_small(served) else {}
-    defaults = {"model": {"primary": f"{PROVIDER}/{served.model}"}, **lean.get("agents", {}).get("defaults", {})}
-    return {
-        "models": {"mode": "merge", "providers": {PROVIDER: provider}},
-        **lean,
-        "agents": {"defaults": defaults},
-    }
+    defaults: dict[str, Any] = {"model": {"primary": f"{PROVIDER}/{served.model}"}}
+    whole: dict[str, Any] = {"models": {"providers": {PROVIDER: provider}}}
+    if _is_small(served):
+        defaults |= _LEAN_DEFAULTS
+        whole |= _LEAN
+    return {**whole, "agents": {"defaults": defaults}}
 
 
 def remarks(served: Served) -> list[str]:

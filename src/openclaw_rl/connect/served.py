@@ -39,7 +39,9 @@ def look(settings: Settings, url: str | None = None, key: str | None = None) -> 
         response = httpx2.get(f"{base}/v1/models", headers=headers, timeout=TIMEOUT_SECONDS)
     except httpx2.TransportError:
         if url is not None:
-            raise ConfigError(f"{base} cannot be reached: start the server, or give the right --url") from None
+            raise ConfigError(
+                f"{base} cannot be reached: start the server, or give the right --url"
+            ) from None
         return Served(f"{base}/v1", settings.served_name, _context_by(settings), bool(key), answered=False)
     if response.status_code == 401:
         raise ConfigError(f"{base} wants a key: give one with --api-key, or set server.api_keys")

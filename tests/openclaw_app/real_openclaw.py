@@ -5,6 +5,7 @@ Everything it writes is in a folder of the test, and it asks nothing of the netw
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -42,7 +43,7 @@ def eventually(what: str, look: Callable[[], Found], seconds: float = ANSWER_SEC
 
 
 class OpenClaw:
-    """One installation: a home with its configuration, a workspace, and a gateway between `with` and its end."""
+    """An installation: a home with its configuration, a workspace, a gateway while a `with` block runs."""
 
     def __init__(self, folder: Path) -> None:
         self.home = folder / "home"
@@ -110,9 +111,7 @@ class OpenClaw:
 
     def call(self, method: str, **parameters: Any) -> str:
         """Call a method of the running gateway."""
-        return self.command(
-            "gateway", "call", method, "--token", TOKEN, "--params", json.dumps(parameters)
-        )
+        return self.command("gateway", "call", method, "--token", TOKEN, "--params", json.dumps(parameters))
 
     def say(self, session: str, text: str) -> str:
         """Send a message to a session of the main agent, and wait for the answer."""
@@ -172,14 +171,10 @@ class OpenClaw:
         assert self._process is not None
         self._http.close()
         self._process.terminate()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            pass
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._process.wait()
 
     @staticmethod
