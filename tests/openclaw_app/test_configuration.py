@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -25,10 +26,10 @@ def test_the_printed_configuration_is_valid_and_can_be_undone(openclaw: OpenClaw
     (model,) = applied["models"]["providers"]["openclaw-rl"]["models"]
     assert model["contextWindow"] == 8192
 
-    unset = [line.split()[-1] for line in remarks.splitlines() if "openclaw config unset" in line]
-    assert unset
-    for name in (*unset, "agents.defaults.model.primary"):
-        openclaw.command("config", "unset", name)
+    (undo,) = (line for line in remarks.splitlines() if "openclaw config patch --stdin" in line)
+    taken_out = json.loads(undo.split("'")[1])
+    taken_out["agents"]["defaults"]["model"]["primary"] = None  # it had none
+    openclaw.apply(taken_out)
     after = openclaw.read_configuration()
     for of_openclaw in (before, after):
         of_openclaw.pop("meta", None)  # which version wrote it, and when

@@ -35,10 +35,12 @@ def test_without_any_plugin(openclaw: OpenClaw, records: Records, proxy: Proxy) 
     known = {"recognised as OpenClaw's heartbeat", "recognised as OpenClaw's title"}
     assert known <= {record.listed["kind_reason"] for record in records.of_kind("side")}
     assert not any("x-turn-type" in seen.headers for seen in proxy.seen)
+    assert all("x-session-affinity" in seen.headers for seen in proxy.seen if seen.body.get("tools"))
 
 
 def test_with_our_plugin(openclaw: OpenClaw, records: Records, proxy: Proxy) -> None:
     patch, _ = connect(f"{proxy.url}/v1")
+    del patch["models"]["providers"]["openclaw-rl"]["models"][0]["compat"]  # the plugin alone names sessions
     openclaw.apply(shortened(patch))
     openclaw.command("plugins", "install", "--link", str(plugin_folder()), "--force", "--accept-capabilities")
     openclaw.command("config", "set", "plugins.entries.openclaw-rl.hooks.allowConversationAccess", "true")
@@ -50,3 +52,5 @@ def test_with_our_plugin(openclaw: OpenClaw, records: Records, proxy: Proxy) -> 
     reasons = {(record.listed["kind"], record.listed["kind_reason"]) for record in records.all()}
     assert reasons == {("main", "the client said main"), ("side", "the client said side")}
     assert all(seen.headers["x-turn-type"] in ("main", "side") for seen in proxy.seen)
+    assert all("x-session-id" in seen.headers for seen in proxy.seen if seen.body.get("tools"))
+    assert not any("x-session-affinity" in seen.headers for seen in proxy.seen)

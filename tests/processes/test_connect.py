@@ -105,19 +105,25 @@ def test_a_small_window_gets_a_small_prompt_and_every_reply_room(
     assert ("tools" in patch, "skills" in patch) == (lean, lean)
     assert ("skipBootstrap" in patch["agents"]["defaults"]) == lean
     assert only_model(patch)["maxTokens"] == reply
-    unset = [line.split()[-1] for line in openclaw.remarks(served) if "openclaw config unset" in line]
-    # Whatever the patch sets can be unset; the primary model is set back instead.
-    assert set(unset) == _leaves(patch) - {"agents.defaults.model.primary"}
+    # All that is put in can be taken out: a provider as a whole, and the model that answers set back.
+    taken_out = openclaw.undo(patch)
+    assert _paths(taken_out) == _paths(patch)
+    assert taken_out["models"] == {"providers": {"openclaw-rl": None}}
+    assert taken_out["agents"]["defaults"]["model"] == {"primary": openclaw.FORMER_MODEL}
+    assert any(json.dumps(taken_out) in line for line in openclaw.remarks(served))
 
 
-def _leaves(patch: dict[str, Any], path: str = "") -> set[str]:
-    """The paths that the patch sets, a provider as a whole."""
-    found: set[str] = set()
-    for name, value in patch.items():
-        here = f"{path}.{name}" if path else name
-        whole = not isinstance(value, dict) or path == "models.providers"
-        found |= {here} if whole else _leaves(value, here)
-    return found
+def _paths(patch: dict[str, Any], path: str = "") -> set[str]:
+    """What a patch sets, down to its providers."""
+    return {
+        deeper
+        for name, value in patch.items()
+        for deeper in (
+            _paths(value, f"{path}/{name}")
+            if isinstance(value, dict) and path != "/models/providers"
+            else {f"{path}/{name}"}
+        )
+    }
 
 
 def test_the_plugin_that_comes_with_us_is_for_the_provider_that_is_printed() -> None:

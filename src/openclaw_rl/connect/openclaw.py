@@ -6,6 +6,7 @@ them would switch on more of them. Knows the keys of OpenClaw's configuration, n
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ SMALL_CONTEXT = 16384
 """OpenClaw's own prompt has 11,000 to 13,000 tokens: below this it is made smaller."""
 _REPLY_SHARE = 8
 _LONGEST_REPLY = 4096
+_PRIMARY = "agents.defaults.model.primary"
+FORMER_MODEL = "YOUR-FORMER-MODEL"
 
 _LEAN_DEFAULTS: dict[str, Any] = {"skipBootstrap": True}
 _LEAN: dict[str, Any] = {
     "tools": {"allow": ["read", "write", "exec"], "toolSearch": False},
     "skills": {"allowBundled": ["none"]},
 }
-_LEAN_KEYS = ("agents.defaults.skipBootstrap", "tools.allow", "tools.toolSearch", "skills.allowBundled")
 
 
 def patch(served: Served) -> dict[str, Any]:
@@ -56,19 +58,33 @@ def patch(served: Served) -> dict[str, Any]:
     return {**whole, "agents": {"defaults": defaults}}
 
 
+def undo(patch: dict[str, Any], path: str = "") -> dict[str, Any]:
+    """The patch that takes out again what `patch` puts in: null deletes. The user names the former model."""
+    taken_out: dict[str, Any] = {}
+    for name, value in patch.items():
+        here = f"{path}.{name}".lstrip(".")
+        if here == _PRIMARY:
+            taken_out[name] = FORMER_MODEL
+        elif isinstance(value, dict) and path != "models.providers":
+            taken_out[name] = undo(value, here)
+        else:
+            taken_out[name] = None
+    return taken_out
+
+
 def remarks(served: Served) -> list[str]:
     """What to know and to do with the patch, a line each."""
     source = "the server says" if served.answered else "the settings say, for no server answers there yet"
     small = "tools and skills that OpenClaw offers to every model are cut down, or its prompt would not fit"
     key = "put one of server.api_keys in the place of YOUR-KEY"
-    undo = ["models.providers." + PROVIDER, *(_LEAN_KEYS if _is_small(served) else ())]
     return [
         f"{served.model} at {served.url}, context of {served.context} tokens: {source}.",
         *([f"That is a small context: {small}."] if _is_small(served) else []),
         *([f"First {key}."] if served.needs_key else []),
-        "To apply it, save it as openclaw-rl.json, then: openclaw config patch --file openclaw-rl.json",
-        "To undo it, set agents.defaults.model.primary to the model you had, then:",
-        *(f"  openclaw config unset {name}" for name in undo),
+        "To apply it, save it as openclaw-rl.json, then:",
+        "  openclaw config patch --file openclaw-rl.json",
+        f"To undo it, with the model that you had in the place of {FORMER_MODEL}:",
+        f"  echo '{json.dumps(undo(patch(served)))}' | openclaw config patch --stdin",
         *plugin_remarks(),
     ]
 
