@@ -82,6 +82,15 @@ def test_without_a_server_the_settings_say_it_and_that_is_said(house: House) -> 
     )
 
 
+def test_in_front_of_an_upstream_a_client_keeps_its_own_configuration(house: House) -> None:
+    house.start("serve", "upstream.url=http://127.0.0.1:9/v1")
+    house.wait_until_ready()
+    refused = house.run("connect", "openclaw", "--url", house.url)
+    assert refused.returncode == 2
+    assert "http://127.0.0.1:9/v1" in refused.stderr
+    assert f"change the address in it to {house.url}/v1" in refused.stderr
+
+
 def test_a_server_of_another_kind_is_refused_in_one_line(house: House) -> None:
     with HTTPServer(("127.0.0.1", house.port), OtherServer) as other:
         thread = threading.Thread(target=other.serve_forever)
