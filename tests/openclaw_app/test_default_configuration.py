@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from byte_template import byte_template
 from forcing_proxy import Proxy
 from real_openclaw import OpenClaw
 from recorded import Records
-from running_gateway import RunningGateway, running_gateway
+from running_gateway import RunningGateway, ScriptedEngine, byte_template, running_gateway
 from running_processes import House
-from scripted_engine import ScriptedEngine
 from snippet import connect
 from talk import ERRAND, assert_paired, assert_the_rest_is_side, talk
 
