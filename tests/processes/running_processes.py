@@ -106,8 +106,8 @@ class House:
         number = self._processes.index(process) + 1
         return next(self.folder.glob(f"{number}-*.log")).read_text(encoding="utf-8")
 
-    def wait_until_ready(self) -> None:
-        eventually(self._ready, START_SECONDS)
+    def wait_until_ready(self, seconds: float = START_SECONDS) -> None:
+        eventually(self._ready, seconds)
 
     def wait_for_learner(self, pid_before: int = 0) -> int:
         """Until a learner (other than `pid_before`) waits for samples or trains; returns its process id."""

@@ -80,7 +80,7 @@ def test_it_says_how_to_start_a_server_that_is_not_there(house: House) -> None:
     )
 
 
-class _OtherServer(BaseHTTPRequestHandler):
+class OtherServer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
@@ -88,7 +88,7 @@ class _OtherServer(BaseHTTPRequestHandler):
 
 
 def test_it_is_not_misled_by_a_server_of_another_kind(house: House) -> None:
-    with HTTPServer(("127.0.0.1", house.port), _OtherServer) as other:
+    with HTTPServer(("127.0.0.1", house.port), OtherServer) as other:
         thread = threading.Thread(target=other.serve_forever)
         thread.start()
         status, found = findings(house)

@@ -13,7 +13,7 @@ import typer
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from openclaw_rl import __version__
-from openclaw_rl.cli import export, look, measure, run
+from openclaw_rl.cli import connect, export, look, measure, run
 from openclaw_rl.cli.terminal import say
 from openclaw_rl.config import ConfigError
 from openclaw_rl.processes.single import AlreadyRunningError
@@ -28,6 +28,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 bench = typer.Typer(help="Measure what the README claims.", no_args_is_help=True, rich_markup_mode=None)
+clients = typer.Typer(
+    help="Print what a client needs to use the server.", no_args_is_help=True, rich_markup_mode=None
+)
 
 app.command()(run.up)
 app.command()(run.serve)
@@ -39,6 +42,9 @@ app.command()(look.show)
 app.command()(look.doctor)
 app.command()(export.export)
 app.command()(measure.demo)
+app.add_typer(clients, name="connect")
+clients.command()(connect.openclaw)
+clients.command()(connect.openai)
 app.add_typer(bench, name="bench")
 bench.command()(measure.judge)
 bench.command()(measure.update)

@@ -1,6 +1,7 @@
 """One settings object: its fields, and the sources that its values come from."""
 
 from openclaw_rl.config.settings import (
+    EMBEDDED_CONTEXT,
     EMBEDDED_MODEL,
     JudgeSettings,
     LearnSettings,
@@ -11,6 +12,7 @@ from openclaw_rl.config.settings import (
 from openclaw_rl.config.sources import ENVIRONMENT_PREFIX, ConfigError, describe, fields, load
 
 __all__ = [
+    "EMBEDDED_CONTEXT",
     "EMBEDDED_MODEL",
     "ENVIRONMENT_PREFIX",
     "ConfigError",

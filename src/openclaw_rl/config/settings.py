@@ -12,6 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic_core import PydanticCustomError
 
 EMBEDDED_MODEL = "smollm2-135m-instruct"
+EMBEDDED_CONTEXT = 8192
+"""Tokens of prompt and reply together that the embedded model takes."""
 
 Method = Literal["binary", "opd", "opd_top_k", "combined", "hybrid"]
 
@@ -54,6 +56,12 @@ class ServerSettings(Section):
     """Larger request bodies are refused with 413."""
     busy_seconds: float = Field(30, ge=0)
     """A request that finds the engine full is held open so long, then gets 429 with Retry-After."""
+
+    @property
+    def url(self) -> str:
+        """Where clients on this machine reach it, without /v1; what listens everywhere listens here too."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
 
 class UpstreamSettings(Section):

@@ -30,8 +30,7 @@ class Gateway(ABC):
 
     @property
     def url(self) -> str:
-        host = self.settings.server.host
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.settings.server.port}"
+        return self.settings.server.url
 
     @abstractmethod
     def tenant_of(self, headers: Mapping[str, str]) -> str:

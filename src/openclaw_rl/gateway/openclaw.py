@@ -22,11 +22,11 @@ _SYSTEM_PROMPTS = {
 _UNSTAMPED = {
     "Pre-compaction memory flush.": "memory flush",
     "Follow the heartbeat monitor scratch context": "heartbeat",
-    "[OpenClaw heartbeat poll]": "heartbeat",
     "[cron:": "cron",
 }
 """Openings of what has no time stamp: with one, a person wrote it."""
 _STAMPED = {
+    "[OpenClaw heartbeat poll]": "heartbeat",
     "[Subagent Context] You": "subagent",
     "A background task completed.": "subagent completion",
 }
