@@ -268,7 +268,7 @@ def test_a_server_whose_store_is_gone_is_not_ready(
 
 
 def test_many_streams_run_side_by_side(gateway: RunningGateway) -> None:
-    gateway.engine.say(*[Script("0123456789", delay=0.03)] * 12)
+    gateway.engine.say(*[Script("0123456789", delay=0.1)] * 12)
     started = time.monotonic()
     threads = [
         threading.Thread(target=gateway.post, args=([user(f"q{n}")],), kwargs={"stream": True})
@@ -278,5 +278,5 @@ def test_many_streams_run_side_by_side(gateway: RunningGateway) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 8  # one after the other they take 13
     assert len(gateway.store.conversations.turns()) == 12

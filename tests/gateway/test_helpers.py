@@ -81,7 +81,7 @@ def test_an_agent_with_tools_may_be_told_what_to_do_about_a_conversation() -> No
 
 @pytest.mark.parametrize("text", ["user: \n" * 60_000, "<chat>\n" * 60_000, "only " * 90_000, "\n" * 400_000])
 def test_no_text_keeps_it_busy(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     helper_call([user("title of this chat " + text)], None, has_tools=False)
     helper_call([*HISTORY, user("title of this chat " + text)], None, has_tools=False)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

@@ -64,7 +64,7 @@ def test_a_pair_is_shown_only_with_the_acknowledgement_that_its_client_writes() 
     "text", ["<system-reminder>" * 30_000, "<system-reminder></system-reminder>" * 30_000, " \n" * 400_000]
 )
 def test_no_text_keeps_it_busy(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     words(text)
     is_injected(text)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

@@ -112,6 +112,6 @@ def test_a_long_output_is_searched_at_its_ends_alone():
 @pytest.mark.parametrize("text", ["score: " * 571, "word " * 800, '"' * 4000, "rate it +1, " * 300])
 @pytest.mark.parametrize("source", ["conversation", "edit"])
 def test_no_text_keeps_the_judge_busy(text: str, source: str):
-    started = time.perf_counter()
+    started = time.process_time()
     judge(Case((user(text),), 0, source=source))
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

@@ -59,16 +59,16 @@ def test_kills_lose_no_turn_and_train_none_twice(house: House) -> None:
     with talk.going_on():
         cut = _kill_learner_in_an_update(house, learner)
         before = len(talk.seen)
-        eventually(lambda: len(talk.seen) >= before + 3)
+        eventually(lambda: len(talk.seen) >= before + 3, START_SECONDS)
         _kill_server_while_it_streams(house, server)
         learner = house.start("learn", *SLOW_UPDATES)
         house.start("serve")
         house.wait_until_ready()
         before = len(talk.seen)
-        eventually(lambda: len(talk.seen) >= before + 2 * BATCH, 20)
+        eventually(lambda: len(talk.seen) >= before + 2 * BATCH, START_SECONDS)
         eventually(lambda: _updates(house.store) > cut, START_SECONDS)
     learner.send_signal(signal.SIGTERM)
-    assert learner.wait(20) == 0
+    assert learner.wait(START_SECONDS) == 0
 
     assert any(not reply.finished for reply in talk.seen)
     _assert_every_seen_reply_is_stored(house.store, talk.seen)

@@ -89,6 +89,7 @@ def _work(settings: Settings, folder: Path, samples: int, tokens: int) -> Work:
         lora_alpha=settings.learn.lora_alpha,
         lora_targets=settings.learn.lora_targets,
         learning_rate=settings.learn.learning_rate,
+        tokens_per_pass=settings.learn.tokens_per_pass,
     )
 
 

@@ -32,6 +32,7 @@ def measure(work: Work, method: Method) -> dict[str, object]:
     settings = LearnSettings(
         method=method,
         learning_rate=work.learning_rate,
+        tokens_per_pass=work.tokens_per_pass,
         lora_rank=work.lora_rank,
         lora_alpha=work.lora_alpha,
         lora_targets=tuple(work.lora_targets),

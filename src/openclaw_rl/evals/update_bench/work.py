@@ -42,6 +42,8 @@ class Work:
     lora_alpha: float
     lora_targets: Sequence[str]
     learning_rate: float
+    tokens_per_pass: int
+    """Of ours alone; TRL takes all in one."""
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
