@@ -100,3 +100,39 @@ def sessions(
     from openclaw_rl.evals.session_bench import bench
 
     bench.run(json_file, failures=failures, held_out=held_out)
+
+
+def personalise(
+    persona: Annotated[list[str] | None, typer.Option(help="Repeatable; all of them by default.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Repeatable; all of them by default.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="So many, from --first-seed on.")] = 3,
+    first_seed: Annotated[int, typer.Option(min=0)] = 0,
+    updates: Annotated[int, typer.Option(min=1, help="Of each run that learns.")] = 16,
+    results: Annotated[Path, typer.Option(help="Where finished runs are kept, and not made again.")] = Path(
+        "bench/results/personalise"
+    ),
+    work: Annotated[Path, typer.Option(help="Where a run's processes live; emptied.")] = Path(
+        "personalise-work"
+    ),
+    json_file: Json = None,
+    set_: Set = None,
+) -> None:
+    """Simulated users with tastes, and methods that learn from them: the table, run by run."""
+    need_local("bench personalise")
+    from openclaw_rl.evals.personalise.bench import Bench
+    from openclaw_rl.evals.personalise.methods import METHODS
+    from openclaw_rl.evals.personalise.personas import PERSONAS
+
+    for asked, known in ((persona, PERSONAS), (method, METHODS)):
+        for name in asked or ():
+            if name not in known:
+                raise ConfigError(f"bench personalise knows no {name}; choose from {', '.join(known)}")
+    Bench(
+        persona or list(PERSONAS),
+        method or list(METHODS),
+        range(first_seed, first_seed + seeds),
+        updates,
+        results,
+        work,
+        as_settings(set_),
+    ).run(json_file)
