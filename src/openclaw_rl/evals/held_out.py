@@ -75,6 +75,7 @@ async def evaluate(
     hint: str = "",
     system: str = "",
     style: Callable[[str], str] = style_fault,
+    max_tokens: int = MAX_TOKENS,
 ) -> Evaluation:
     """Score `version` on the questions of `terms`, at temperature 0.
 
@@ -89,7 +90,7 @@ async def evaluate(
             f"{model}@{version}",
             [*before, {"role": "user", "content": content}],
             session=f"{run}-{version}-{'hinted' if hint else 'plain'}-{place}",
-            max_tokens=MAX_TOKENS,
+            max_tokens=max_tokens,
             temperature=0,
             last=True,
         )

@@ -88,7 +88,7 @@ class Bench:
                 one.persona,
                 one.method,
                 one.seed,
-                tuple(at for at in MEASURE_AT if at < self.updates) + (self.updates,),
+                (*(at for at in MEASURE_AT if at < self.updates), self.updates),
                 train,
                 held_out,
                 settings=self.settings,
@@ -111,10 +111,10 @@ class Bench:
     def _make(self, plan: Plan, name: str, took: Sequence[float], left: int, console: Console) -> None:
         """One run, with a bar below what it says."""
         progress = RunProgress()
-        bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"),
-            console=console, disable=not console.is_terminal,
-        )  # fmt: skip
+        label = f"{plan.persona.name} {plan.method.name} seed {plan.seed}"
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        left_column = TextColumn("{task.fields[left]}")
+        bar = Progress(*columns, left_column, console=console, disable=not console.is_terminal)
         done = threading.Event()
 
         def watch() -> None:
@@ -124,7 +124,7 @@ class Bench:
                 bar.update(
                     task,
                     completed=progress.updates,
-                    description=f"{name}: {plan.persona.name} {plan.method.name} seed {plan.seed}, {progress.doing}",
+                    description=f"{name}: {label}, {progress.doing}",
                     left=f"about {seconds / 60:.0f} min for all" if seconds else "",
                 )
 

@@ -6,11 +6,11 @@ update.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 
 from openclaw_rl.evals.client import ChatClient
-from openclaw_rl.evals.held_out import MAX_TOKENS
 from openclaw_rl.evals.personalise.memory import Memory
 from openclaw_rl.evals.personalise.user import User
 from openclaw_rl.model import Message
@@ -27,13 +27,22 @@ IN_A_ROW = 3
 class Conversations:
     """What was said so far, and the next one."""
 
-    def __init__(self, client: ChatClient, model: str, user: User, memory: Memory | None, run: str) -> None:
-        """`run` keeps sessions of runs apart; with a `memory` its notes go before each conversation."""
+    def __init__(
+        self,
+        client: ChatClient,
+        model: str,
+        user: User,
+        memory: Memory | None,
+        max_tokens: int,
+        may_talk: asyncio.Event,
+    ) -> None:
+        """With a `memory` its notes go before each conversation. Nothing is said until `may_talk`."""
         self._client = client
         self._model = model
         self._user = user
         self._memory = memory
-        self._run = run
+        self._max_tokens = max_tokens
+        self._may_talk = may_talk
         self._first: list[bool | None] = []
         self.turns = 0
         self.moods: Counter[str] = Counter()
@@ -42,15 +51,20 @@ class Conversations:
 
     async def converse(self) -> None:
         """A question, replies and what the user says to them. Raises httpx2.HTTPError."""
+        await self._may_talk.wait()
         number = len(self._first)
         self._first.append(None)
-        session = f"{self._run}-{time.time_ns()}-{number}"
+        session = f"talk-{time.time_ns()}-{number}"
         question = self._user.next_question()
         notes = self._memory.system_prompt if self._memory else ""
         messages: list[Message] = [{"role": "system", "content": notes}] if notes else []
         messages.append({"role": "user", "content": question})
         for attempt in range(TRIES):
-            reply = await self._client.ask(self._model, messages, session=session, max_tokens=MAX_TOKENS)
+            if attempt:
+                await self._may_talk.wait()
+            reply = await self._client.ask(
+                self._model, messages, session=session, max_tokens=self._max_tokens
+            )
             reaction = self._user.react(question, reply.text, finished=reply.finished)
             self.turns += 1
             self.moods[reaction.mood] += 1

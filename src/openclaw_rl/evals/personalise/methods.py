@@ -1,7 +1,7 @@
 """The methods that are compared: what each asks of the product's settings, and what it does by itself.
 
-All but `base`, `hinted` and `memory` are methods of the learner with its default settings; they share batch, steps and
-adapter. Knows no persona.
+All but `base`, `hinted` and `memory` are methods of the learner with its default settings; they share batch,
+steps and adapter. Knows no persona.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from openclaw_rl.config import EMBEDDED_MODEL
+from openclaw_rl.config import EMBEDDED_MODEL, Settings
 from openclaw_rl.evals import live, provenance
 from openclaw_rl.evals.client import ChatClient
-from openclaw_rl.evals.held_out import Evaluation, evaluate
+from openclaw_rl.evals.held_out import MAX_TOKENS, Evaluation, evaluate
 from openclaw_rl.evals.personalise import judged
 from openclaw_rl.evals.personalise.conversations import Conversations, sessions_until_pleased
 from openclaw_rl.evals.personalise.frozen import UNRELATED, Frozen
@@ -28,14 +28,8 @@ from openclaw_rl.evals.personalise.user import User
 from openclaw_rl.processes.up import Supervisor
 from openclaw_rl.store import Store
 
-BATCH = 16
-"""Turns of one update: the product's default."""
-
 CONVERSATIONS = 16
 """Held at the same time."""
-
-ENOUGH_WAITING = BATCH
-"""With so many turns waiting for an update, no conversation is begun: people are slower than this user."""
 
 WIDTH = 32
 """Requests that the engine decodes together; more of them make an evaluation cheaper."""
@@ -57,8 +51,19 @@ class Plan:
     train: Terms
     held_out: Terms
     model: str = EMBEDDED_MODEL
+    """As `model.name` takes it."""
+    batch: int = 16
+    """Turns of one update: the product's default. With so many waiting for one, nothing is said: people
+    are slower than this user."""
+    max_tokens: int = MAX_TOKENS
+    """Of a reply; a longer one is cut off, and does not please."""
     settings: dict[str, object] = field(default_factory=dict)
     """Of the processes, over those of the method."""
+
+    @property
+    def served(self) -> str:
+        """What clients call the model."""
+        return Settings.model_validate({"model": {"name": self.model}}).served_name
 
 
 @dataclass(slots=True)
@@ -90,7 +95,7 @@ class Run:
         self._progress = progress
         self._say = say
         self._begun = time.time()
-        self._paused = asyncio.Event()
+        self._may_talk = asyncio.Event()
         self._found: dict[int, _Replies] = {}
 
     def run(self) -> RunFile:
@@ -100,7 +105,7 @@ class Run:
         self._folder.mkdir(parents=True)
         chosen: dict[str, object] = {
             "learn.seed": plan.seed,
-            "learn.batch_size": BATCH,
+            "learn.batch_size": plan.batch,
             "engine.max_concurrent": WIDTH,
             **plan.method.settings,
             **plan.settings,
@@ -143,7 +148,9 @@ class Run:
             client = ChatClient(await serving)
             memory = Memory() if self._plan.method.remembers else None
             user = User(self._plan.persona, self._plan.train, 1000 + self._plan.seed)
-            talk = Conversations(client, self._plan.model, user, memory, f"talk-{self._plan.seed}")
+            talk = Conversations(
+                client, self._plan.served, user, memory, self._plan.max_tokens, self._may_talk
+            )
             if self._plan.method.talks:
                 await self._until_learned(store, client, talk, memory, tending)
             else:
@@ -162,41 +169,44 @@ class Run:
         memory: Memory | None,
         tending: asyncio.Task[None],
     ) -> None:
-        talking = asyncio.create_task(self._keep_talking(store, talk))
+        talking = asyncio.create_task(self._keep_talking(talk))
         try:
             for due in self._plan.measure_at:
                 while (done := self._updates(store, talk)) < due:
                     self._progress.doing = "talking"
                     self._progress.updates, self._progress.turns = done, talk.turns
+                    self._let_talk(store)
                     for task in (talking, tending):
                         if task.done():
                             task.result()
                     await asyncio.sleep(0.2)
-                self._paused.set()
+                self._may_talk.clear()
                 version = due if self._plan.method.learns else 0
                 await self._measure(client, due, version, talk, memory.system_prompt if memory else "")
-                self._paused.clear()
         finally:
             talking.cancel()
             await asyncio.gather(talking, return_exceptions=True)
+
+    def _let_talk(self, store: Store) -> None:
+        """Unless a whole batch waits for its update."""
+        enough = self._plan.method.learns and not store.progress.next_update(self._plan.batch).missing
+        if enough:
+            self._may_talk.clear()
+        else:
+            self._may_talk.set()
 
     def _updates(self, store: Store, talk: Conversations) -> int:
         """Made so far; for who only remembers, as many as its turns would have made."""
         if self._plan.method.learns:
             return store.learning.newest_good_version().number
-        return talk.turns // BATCH
+        return talk.turns // self._plan.batch
 
-    async def _keep_talking(self, store: Store, talk: Conversations) -> None:
+    async def _keep_talking(self, talk: Conversations) -> None:
         """Several conversations at a time, one after another, until cancelled."""
-        learns = self._plan.method.learns
 
         async def converse_on() -> None:
             while True:
-                enough = learns and not store.progress.next_update(ENOUGH_WAITING).missing
-                if self._paused.is_set() or enough:
-                    await asyncio.sleep(0.1)
-                else:
-                    await talk.converse()
+                await talk.converse()
 
         async with asyncio.TaskGroup() as group:
             for _ in range(CONVERSATIONS):
@@ -211,20 +221,21 @@ class Run:
         held_out = await evaluate(
             client,
             plan.held_out,
-            model=plan.model,
+            model=plan.served,
             version=version,
             run=f"measure-{updates}",
             system=notes,
             style=plan.persona.style_fault,
+            max_tokens=plan.max_tokens,
             hint=plan.persona.hint if plan.method.told else "",
         )
         unrelated = await asyncio.gather(
             *(
                 client.ask(
-                    f"{plan.model}@{version}",
+                    f"{plan.served}@{version}",
                     [{"role": "user", "content": prompt}],
                     session=f"unrelated-{updates}-{place}",
-                    max_tokens=UNRELATED_TOKENS,
+                    max_tokens=min(UNRELATED_TOKENS, plan.max_tokens),
                     temperature=0,
                     last=True,
                 )

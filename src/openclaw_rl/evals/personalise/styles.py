@@ -16,8 +16,8 @@ POINTS = 3
 _SENTENCE_END = re.compile(r"[.!?][\"')\]]?(?=\s|$)")
 _MARKUP = re.compile(r"\*\*|__|`|^\s*(?:[-*•]|\d+[.)]|#+)\s|\|", re.MULTILINE)
 _MACHINE = re.compile(
-    r"\bas an ai\b|\bas a language model\b|^(?:certainly|of course|sure)\b|\bi(?:'m| am) here to\b|\bhow can i\b"
-    r"|\bwhat can i\b",
+    r"\bas an ai\b|\bas a language model\b|^(?:certainly|of course|sure)\b|\bi(?:'m| am) here to\b"
+    r"|\b(?:how|what) can i\b",
     re.IGNORECASE,
 )
 _POINT = re.compile(r"^\s*(\d+)[.)]\s+(\S.*)$")
