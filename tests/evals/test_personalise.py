@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from openclaw_rl.evals.personalise import table
+from openclaw_rl.evals.personalise import report, table
 from openclaw_rl.evals.personalise.bench import Bench
 from openclaw_rl.evals.personalise.conversations import sessions_until_pleased
 from openclaw_rl.evals.personalise.frozen import UNRELATED, Frozen
@@ -211,3 +211,20 @@ def test_the_frozen_base_says_how_likely_replies_are(model_folder: Path) -> None
     assert plain != other
     assert frozen.log_prob(["Why?"], [""], "Be short.") == 0.0
     assert frozen.drift(None, UNRELATED[:1], ["a"]) == 0.0
+
+
+def test_the_report_page_stands_alone_and_shows_every_method(tmp_path: Path) -> None:
+    runs = [
+        replace(with_score(0, "base", 1), first_replies=""),
+        with_score(0, "hinted", 9),
+        *(with_score(seed, method, 7) for method in ("hybrid", "binary") for seed in (0, 1)),
+    ]
+    report.page(runs, tmp_path / "page.html")
+    written = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert written.startswith("<!doctype html>")
+    assert "<svg" in written
+    for method in ("base", "hinted", "hybrid", "binary"):
+        assert f"<td>{method}</td>" in written
+    assert "<td>abc</td>" in written  # the commit
+    report.draw(runs, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")

@@ -26,8 +26,7 @@ def demo(
 ) -> None:
     """Watch it learn: a simulated user talks to the real server until its first replies please."""
     need_local("demo")
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ConfigError("`openclaw-rl demo` draws a plot: pip install 'openclaw-rl[local,demo]'")
+    _need_matplotlib("demo")
     from openclaw_rl.evals.demo import Demo
 
     Demo(data_dir, seed=seed, updates=updates, method=method, fresh=fresh).run(json_file)
@@ -117,8 +116,12 @@ def personalise(
     json_file: Json = None,
     set_: Set = None,
 ) -> None:
-    """Simulated users with tastes, and methods that learn from them: the table, run by run."""
+    """Simulated users with tastes, and methods that learn from them: the table, run by run.
+
+    With --json FILE a report page and a plot are written beside it.
+    """
     need_local("bench personalise")
+    _need_matplotlib("bench personalise")
     from openclaw_rl.evals.personalise.bench import Bench
     from openclaw_rl.evals.personalise.methods import METHODS
     from openclaw_rl.evals.personalise.personas import PERSONAS
@@ -136,3 +139,8 @@ def personalise(
         work,
         as_settings(set_),
     ).run(json_file)
+
+
+def _need_matplotlib(command: str) -> None:
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ConfigError(f"`openclaw-rl {command}` draws a plot: pip install 'openclaw-rl[local,demo]'")

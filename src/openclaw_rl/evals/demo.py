@@ -58,7 +58,7 @@ class Demo:
             with self._screen:
                 asyncio.run(self._talk_and_measure(supervisor, started))
         except (httpx2.HTTPError, ExceptionGroup, TimeoutError, ChildRefusedError) as error:
-            self._screen.log(f"stopped: {_first(error)}; run the same command again to go on")
+            self._screen.log(f"stopped: {live.first(error)}; run the same command again to go on")
             raise SystemExit(1) from None
         except KeyboardInterrupt:
             self._screen.log("\nstopped; nothing is lost. To go on talking to the model as it is now:")
@@ -236,10 +236,3 @@ class Demo:
         log(f"Go on talking to the trained model, which goes on learning:\n  {self._command()}")
         if json_file is not None:
             json_file.write_text(json.dumps(run.results(EMBEDDED_MODEL), indent=2), encoding="utf-8")
-
-
-def _first(error: BaseException) -> BaseException:
-    """The error that began it, out of the groups that tasks wrap it in."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -8,7 +8,8 @@ import time
 from openclaw_rl.processes.up import Supervisor
 from openclaw_rl.store import Store
 
-START_SECONDS = 300.0
+START_SECONDS = 600.0
+"""Loading a model, on a busy machine."""
 
 
 async def tend(supervisor: Supervisor) -> None:
@@ -27,6 +28,13 @@ async def server_url(store: Store, begun: float) -> str:
             return str(report.detail["url"])
         await asyncio.sleep(0.2)
     raise TimeoutError("the server did not come up")
+
+
+def first(error: BaseException) -> BaseException:
+    """The error that began it, out of the groups that tasks wrap it in."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def set_flags(chosen: dict[str, object]) -> list[str]:

@@ -20,7 +20,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from openclaw_rl.config import EMBEDDED_MODEL
-from openclaw_rl.evals.personalise import table
+from openclaw_rl.evals import live
+from openclaw_rl.evals.personalise import report, table
 from openclaw_rl.evals.personalise.conversations import MOST_SESSIONS
 from openclaw_rl.evals.personalise.methods import METHODS, Method
 from openclaw_rl.evals.personalise.personas import PERSONAS, Persona
@@ -76,7 +77,10 @@ class Bench:
         ]
 
     def run(self, json_file: Path | None) -> None:
-        """Make what is missing, then print the table and write it. A run that fails ends the bench."""
+        """Make what is missing, print the table and write it to `json_file`, beside it a page and a plot.
+
+        A run that fails ends the bench; the table of those before it is written.
+        """
         console = Console()
         model_files.resolve(EMBEDDED_MODEL, lambda text: console.print(text, markup=False))
         missing = self.missing()
@@ -97,7 +101,9 @@ class Bench:
             try:
                 self._make(plan, f"run {place + 1} of {len(missing)}", took, len(missing) - place, console)
             except (httpx2.HTTPError, ExceptionGroup, TimeoutError, ChildRefusedError) as error:
-                console.print(f"stopped: {error}; run the same command again to go on", markup=False)
+                why = live.first(error)
+                said = f"{type(why).__name__} {why}".strip()
+                console.print(f"stopped: {said}; run the same command again to go on", markup=False)
                 raise SystemExit(1) from None
             except KeyboardInterrupt:
                 console.print("stopped; finished runs are kept, run the same command again to go on")
@@ -105,8 +111,13 @@ class Bench:
             if one.method.talks:
                 took.append(time.monotonic() - started)
             self.report(json_file)
-        console.print(summary(load_all(self.results)))
         self.report(json_file)
+        runs = load_all(self.results)
+        console.print(summary(runs))
+        if json_file is not None:
+            report.page(runs, json_file.with_suffix(".html"))
+            report.draw(runs, json_file.with_suffix(".png"))
+            console.print(f"written to {json_file}, .html and .png", markup=False)
 
     def _make(self, plan: Plan, name: str, took: Sequence[float], left: int, console: Console) -> None:
         """One run, with a bar below what it says."""

@@ -64,5 +64,12 @@ PERSONAS: dict[str, Persona] = {
             styles.student,
             _words("personalise/data/student.toml"),
         ),
+        Persona(
+            "grader",
+            "exactly three points, numbered 1 to 3, and nothing around them",
+            "List three short facts, numbered 1 to 3.",
+            styles.grader,
+            _words("personalise/data/grader.toml"),
+        ),
     )
 }

@@ -34,6 +34,9 @@ CONVERSATIONS = 16
 WIDTH = 32
 """Requests that the engine decodes together; more of them make an evaluation cheaper."""
 
+PATIENCE_SECONDS = 3600.0
+"""Runs take hours beside other work, and a run that gives up is lost."""
+
 UNRELATED_TOKENS = 48
 
 EXAMPLES = 4
@@ -145,7 +148,7 @@ class Run:
             await asyncio.wait((tending, serving), return_when=asyncio.FIRST_COMPLETED)
             if tending.done():
                 tending.result()
-            client = ChatClient(await serving)
+            client = ChatClient(await serving, PATIENCE_SECONDS)
             memory = Memory() if self._plan.method.remembers else None
             user = User(self._plan.persona, self._plan.train, 1000 + self._plan.seed)
             talk = Conversations(
