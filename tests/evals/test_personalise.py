@@ -82,7 +82,10 @@ def test_a_run_talks_learns_and_measures(learned: RunFile) -> None:
     assert learned.provenance["commit"]
 
 
-def test_a_run_leaves_no_folder_behind(learned: RunFile, tmp_path: Path, model_folder: Path) -> None:
+@pytest.mark.slow
+def test_a_method_that_does_not_talk_is_measured_once_and_leaves_no_folder(
+    tmp_path: Path, model_folder: Path
+) -> None:
     plan = Plan(
         PERSONAS["brief"],
         METHODS["base"],

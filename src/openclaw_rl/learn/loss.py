@@ -86,10 +86,6 @@ class BatchLoss:
         """The loss of one pass, a scalar, from the policy's predictions of its response tokens."""
         token_ids = group.targets().to(predictions.hidden.device).unsqueeze(1)
         compared = None
-    def of(self, group: Packed, logits: torch.Tensor) -> torch.Tensor:
-        """The loss of one pass, a scalar, from its logits [response tokens, vocabulary]."""
-        tokens = self._tokens(group, logits)
-        loss = self._imitation(tokens) if self._terms.imitates else self._surrogate(tokens)
         if self._terms.taught == "likeliest":
             compared = self._distillation.compared(group, predictions)
             token_ids = torch.cat([token_ids, compared.token_ids], dim=1)
@@ -97,7 +93,7 @@ class BatchLoss:
         with self._meter.seconds("forward"):
             found = predictions.log_probs(token_ids)
         tokens = self._tokens(group, found[:, 0])
-        loss = self._surrogate(tokens)
+        loss = self._imitation(tokens) if self._terms.imitates else self._surrogate(tokens)
         if compared is not None:
             loss = loss + self._settings.hint_weight * self._distillation.loss(group, compared, found[:, 1:])
         if tokens.base is not None:

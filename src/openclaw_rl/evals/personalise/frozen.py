@@ -16,7 +16,7 @@ from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.embedded import model_files
 from openclaw_rl.policy.embedded.adapter import Adapter
 from openclaw_rl.policy.embedded.network import Network
-from openclaw_rl.policy.embedded.sampler import token_log_probs
+from openclaw_rl.policy.embedded.sampler import chosen_log_probs
 
 UNRELATED = (
     "Translate into French: The weather is nice today.",
@@ -61,7 +61,8 @@ class Frozen:
         with torch.no_grad():
             for group in packed(parts, self._tokens_per_pass):
                 logits = self._network.packed_logits(group.sequences, group.keep())
-                found = token_log_probs(logits, group.targets(), torch.ones(len(logits)))
+                targets = group.targets().unsqueeze(1)
+                found = chosen_log_probs(logits, targets, torch.ones(len(logits))).squeeze(1)
                 means += [each.mean().item() for each in torch.split(found, group.lengths)]
         return sum(means) / len(means) if means else 0.0
 

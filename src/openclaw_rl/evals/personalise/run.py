@@ -109,6 +109,7 @@ class Run:
         chosen: dict[str, object] = {
             "learn.seed": plan.seed,
             "learn.batch_size": plan.batch,
+            "learn.keep_versions": 0,  # their drift is measured at the end
             "engine.max_concurrent": WIDTH,
             **plan.method.settings,
             **plan.settings,
