@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from openclaw_rl.cli.measure import personalise
+from openclaw_rl.config import ConfigError
 from openclaw_rl.evals.personalise import report, table
 from openclaw_rl.evals.personalise.bench import Bench
 from openclaw_rl.evals.personalise.conversations import sessions_until_pleased
@@ -231,3 +233,9 @@ def test_the_report_page_stands_alone_and_shows_every_method(tmp_path: Path) -> 
     assert "<td>abc</td>" in written  # the commit
     report.draw(runs, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("asked", [{"method": ["magic"]}, {"persona": ["hybrid"]}])
+def test_an_unknown_name_is_refused_with_those_that_are_known(asked: dict[str, list[str]]) -> None:
+    with pytest.raises(ConfigError, match=r"knows no (magic|hybrid); choose from (base|brief), "):
+        personalise(**asked)  # type: ignore[arg-type]
