@@ -82,8 +82,8 @@ def test_asking_again_is_read_as_a_complaint_without_a_hint() -> None:
         ("", "empty"),
         ("Trees save water.\nThey rest.", "several lines"),
         ("Trees save water. They rest.", "several sentences"),
-        ("tree " * 31, "long"),
-        ("tree " * 30, ""),
+        ("tree " * 36, "long"),
+        ("tree " * 35, ""),
     ],
 )
 def test_brief_means_one_sentence(reply: str, fault: str) -> None:

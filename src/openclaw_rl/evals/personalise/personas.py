@@ -52,7 +52,7 @@ PERSONAS: dict[str, Persona] = {
     for persona in (
         Persona(
             "brief",
-            "one sentence of at most 30 words",
+            "one sentence of at most 35 words",
             "Answer in one short sentence.",
             styles.brief,
             _words("data/brief.toml"),

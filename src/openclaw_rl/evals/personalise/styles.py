@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-MOST_WORDS_BRIEF = 30
+MOST_WORDS_BRIEF = 35
 MOST_WORDS_STUDENT = 60
 MOST_SENTENCES_STUDENT = 3
 POINTS = 3
@@ -24,7 +24,7 @@ _POINT = re.compile(r"^\s*(\d+)[.)]\s+(\S.*)$")
 
 
 def brief(reply: str) -> str:
-    """One sentence on one line, of at most 30 words."""
+    """One sentence on one line, of at most 35 words."""
     text = reply.strip()
     if not text:
         return "empty"
