@@ -165,6 +165,11 @@ UNFIT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("a recorded log-prob is not finite", {"logprobs": (-1.0, float("-inf")) * 3}, {}),
     ("no score, and the method learns from scores alone", {"score": 0, "hint": HINT}, {"method": "binary"}),
     ("no hint, and the method learns from hints alone", {}, {"method": "opd"}),
+    (
+        "not accepted, and the method learns from accepted replies alone",
+        {"score": -1, "hint": HINT},
+        {"method": "sft"},
+    ),
 ]
 
 

@@ -246,6 +246,22 @@ def test_hinted_samples_and_the_gap_to_their_teachers_are_counted(scene: Scene, 
     assert metrics["teacher_gap"] != 0
 
 
+def test_sft_learns_from_the_replies_that_were_accepted_and_from_no_other(scene: Scene) -> None:
+    loss, gradient, _ = scene.found(learn_settings("sft"))
+    accepted = [place for place, sample in enumerate(scene.samples) if sample.reward > 0]
+    assert 0 < len(accepted) < len(scene.samples)
+    reference = scene.reference(learn_settings("sft"))
+    expected = 0.0
+    for place in accepted:
+        sample = scene.samples[place]
+        rows = reference.rows(sample)
+        each = [row[token] for row, token in zip(rows, sample.turn.response_ids, strict=True)]
+        expected -= sum(each) / len(each)
+    assert loss == close(expected / len(scene.samples))
+    of_sample = gradient.abs().sum(-1).split(scene.group().lengths)
+    assert [place for place, one in enumerate(of_sample) if one.any()] == accepted
+
+
 def test_the_share_of_capped_gaps_is_of_the_tokens_that_are_compared(scene: Scene) -> None:
     few = learn_settings(distilled_tokens="overlap", max_gap=1e-9)
     assert scene.found(few)[2]["capped_gap_share"] == pytest.approx(1.0)

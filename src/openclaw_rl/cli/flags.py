@@ -16,7 +16,9 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file; el
 DataDir = Annotated[str | None, typer.Option("--data-dir", help="Store, versions and process files.")]
 Model = Annotated[str | None, typer.Option("--model", help="A Hugging Face name or a folder.")]
 Parent = Annotated[int | None, typer.Option(hidden=True, help="End with this process.")]
-Method = Annotated[str | None, typer.Option("--method", help="binary, opd, opd_top_k, combined or hybrid.")]
+Method = Annotated[
+    str | None, typer.Option("--method", help="binary, opd, opd_top_k, combined, hybrid or sft.")
+]
 Judge = Annotated[str | None, typer.Option("--judge", help="rules, self, or the URL of a server.")]
 Upstream = Annotated[
     str | None, typer.Option("--upstream", help="Record only, in front of the server at this base URL.")

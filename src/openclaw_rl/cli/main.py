@@ -49,6 +49,7 @@ app.add_typer(bench, name="bench")
 bench.command()(measure.judge)
 bench.command()(measure.update)
 bench.command()(measure.sessions)
+bench.command()(measure.personalise)
 
 
 @app.callback(invoke_without_command=True)

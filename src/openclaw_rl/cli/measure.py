@@ -26,8 +26,7 @@ def demo(
 ) -> None:
     """Watch it learn: a simulated user talks to the real server until its first replies please."""
     need_local("demo")
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ConfigError("`openclaw-rl demo` draws a plot: pip install 'openclaw-rl[local,demo]'")
+    _need_matplotlib("demo")
     from openclaw_rl.evals.demo import Demo
 
     Demo(data_dir, seed=seed, updates=updates, method=method, fresh=fresh).run(json_file)
@@ -100,3 +99,48 @@ def sessions(
     from openclaw_rl.evals.session_bench import bench
 
     bench.run(json_file, failures=failures, held_out=held_out)
+
+
+def personalise(
+    persona: Annotated[list[str] | None, typer.Option(help="Repeatable; all of them by default.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Repeatable; all of them by default.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="So many, from --first-seed on.")] = 3,
+    first_seed: Annotated[int, typer.Option(min=0)] = 0,
+    updates: Annotated[int, typer.Option(min=1, help="Of each run that learns.")] = 16,
+    results: Annotated[Path, typer.Option(help="Where finished runs are kept, and not made again.")] = Path(
+        "bench/results/personalise"
+    ),
+    work: Annotated[Path, typer.Option(help="Where a run's processes live; emptied.")] = Path(
+        "personalise-work"
+    ),
+    json_file: Json = None,
+    set_: Set = None,
+) -> None:
+    """Simulated users with tastes, and methods that learn from them: the table, run by run.
+
+    With --json FILE a report page and a plot are written beside it.
+    """
+    need_local("bench personalise")
+    _need_matplotlib("bench personalise")
+    from openclaw_rl.evals.personalise.bench import Bench
+    from openclaw_rl.evals.personalise.methods import METHODS
+    from openclaw_rl.evals.personalise.personas import PERSONAS
+
+    for asked, known in ((persona, PERSONAS), (method, METHODS)):
+        for name in asked or ():
+            if name not in known:
+                raise ConfigError(f"bench personalise knows no {name}; choose from {', '.join(known)}")
+    Bench(
+        persona or list(PERSONAS),
+        method or list(METHODS),
+        range(first_seed, first_seed + seeds),
+        updates,
+        results,
+        work,
+        as_settings(set_),
+    ).run(json_file)
+
+
+def _need_matplotlib(command: str) -> None:
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ConfigError(f"`openclaw-rl {command}` draws a plot: pip install 'openclaw-rl[local,demo]'")

@@ -15,7 +15,7 @@ EMBEDDED_MODEL = "smollm2-135m-instruct"
 EMBEDDED_CONTEXT = 8192
 """Tokens of prompt and reply together that the embedded model takes."""
 
-Method = Literal["binary", "opd", "opd_top_k", "combined", "hybrid"]
+Method = Literal["binary", "opd", "opd_top_k", "combined", "hybrid", "sft"]
 
 
 class Section(BaseModel):
@@ -127,7 +127,8 @@ class LearnSettings(Section):
     """False keeps judging and stops training."""
     method: Method = "hybrid"
     """binary: rewards. opd: the sampled tokens' log-probs under the model that saw the hint. opd_top_k: its
-    likeliest tokens. combined: rewards and opd. hybrid: rewards and opd_top_k."""
+    likeliest tokens. combined: rewards and opd. hybrid: rewards and opd_top_k. sft: accepted replies,
+    as they are (a baseline)."""
     batch_size: int = Field(16, ge=1)
     """Samples of one update."""
     learning_rate: float = Field(1e-3, gt=0)

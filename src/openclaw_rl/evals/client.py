@@ -27,9 +27,9 @@ class Reply:
 class ChatClient:
     """Sends chat completion requests to one server."""
 
-    def __init__(self, base_url: str) -> None:
-        """`base_url` without the trailing /v1."""
-        self._http = httpx2.AsyncClient(base_url=base_url, timeout=TIMEOUT_SECONDS)
+    def __init__(self, base_url: str, timeout: float = TIMEOUT_SECONDS) -> None:
+        """`base_url` without the trailing /v1; `timeout` in seconds, for each request."""
+        self._http = httpx2.AsyncClient(base_url=base_url, timeout=timeout)
 
     async def ask(
         self,

@@ -15,12 +15,12 @@ from pathlib import Path
 import httpx2
 
 from openclaw_rl.config import EMBEDDED_MODEL
-from openclaw_rl.evals import demo_screen
+from openclaw_rl.evals import demo_screen, live
 from openclaw_rl.evals.brief_user import BriefUser, answer_terms
 from openclaw_rl.evals.client import ChatClient
 from openclaw_rl.evals.demo_run import open_run
 from openclaw_rl.evals.demo_screen import Screen
-from openclaw_rl.evals.held_out import MAX_TOKENS, Evaluation, evaluate
+from openclaw_rl.evals.held_out import HINT, MAX_TOKENS, Evaluation, evaluate
 from openclaw_rl.evals.plot import draw
 from openclaw_rl.model import Message
 from openclaw_rl.policy.embedded import model_files
@@ -34,8 +34,6 @@ ENOUGH_WAITING = 16
 """With so many turns waiting for an update, no conversation is begun: people are slower than this user."""
 
 EVALUATE_EVERY = 4
-
-START_SECONDS = 300.0
 
 
 class Demo:
@@ -60,7 +58,7 @@ class Demo:
             with self._screen:
                 asyncio.run(self._talk_and_measure(supervisor, started))
         except (httpx2.HTTPError, ExceptionGroup, TimeoutError, ChildRefusedError) as error:
-            self._screen.log(f"stopped: {_first(error)}; run the same command again to go on")
+            self._screen.log(f"stopped: {live.first(error)}; run the same command again to go on")
             raise SystemExit(1) from None
         except KeyboardInterrupt:
             self._screen.log("\nstopped; nothing is lost. To go on talking to the model as it is now:")
@@ -73,13 +71,13 @@ class Demo:
 
     def _flags(self) -> list[str]:
         """The settings of this run; all others are the product's defaults."""
-        chosen = {
+        chosen: dict[str, object] = {
             "data_dir": self._run.folder,
             "server.port": 0,
             "learn.method": self._run.method,
             "learn.seed": self._run.seed,
         }
-        return [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
+        return live.set_flags(chosen)
 
     def _command(self) -> str:
         # As it was called: the virtual environment that holds it need not be on the PATH.
@@ -87,11 +85,11 @@ class Demo:
         return f"{called} up --data-dir {self._run.folder}"
 
     async def _talk_and_measure(self, supervisor: Supervisor, started: float) -> None:
-        tending = asyncio.create_task(self._tend(supervisor))
+        tending = asyncio.create_task(live.tend(supervisor))
         try:
             store = Store.open(self._run.folder / "store.sqlite")
             watching = asyncio.create_task(self._watch(store))
-            client = ChatClient(await self._server_url(store))
+            client = ChatClient(await live.server_url(store, self._begun))
             user = BriefUser(1000 * self._run.seed + store.learning.newest_good_version().number)
             await self._until_learned(store, client, user, started)
             watching.cancel()
@@ -151,7 +149,7 @@ class Demo:
             model=EMBEDDED_MODEL,
             version=version,
             run=f"held-out-{self._run.folder.name}",
-            hinted=hinted,
+            hint=HINT if hinted else "",
         )
 
     async def _keep_talking(self, store: Store, client: ChatClient, user: BriefUser) -> None:
@@ -183,20 +181,6 @@ class Demo:
         ]
         # The user reads the second reply and leaves, so it needs not be long and is never judged.
         await client.ask(EMBEDDED_MODEL, messages, session=session, max_tokens=24, last=True)
-
-    async def _tend(self, supervisor: Supervisor) -> None:
-        while True:
-            supervisor.tend()
-            await asyncio.sleep(0.2)
-
-    async def _server_url(self, store: Store) -> str:
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            report = store.reports().get("server")
-            if report is not None and report.phase == "serving" and report.updated_at > self._begun:
-                return str(report.detail["url"])
-            await asyncio.sleep(0.2)
-        raise TimeoutError("the server did not come up")
 
     async def _watch(self, store: Store) -> None:
         """Copy what the processes say into the panel, and tell of each update."""
@@ -252,10 +236,3 @@ class Demo:
         log(f"Go on talking to the trained model, which goes on learning:\n  {self._command()}")
         if json_file is not None:
             json_file.write_text(json.dumps(run.results(EMBEDDED_MODEL), indent=2), encoding="utf-8")
-
-
-def _first(error: BaseException) -> BaseException:
-    """The error that began it, out of the groups that tasks wrap it in."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

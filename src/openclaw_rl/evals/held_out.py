@@ -7,15 +7,16 @@ it. The hinted base model is the teacher that training distils; its score is the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from openclaw_rl.evals.client import ChatClient
 from openclaw_rl.evals.scoring import style_fault, useful_fault
+from openclaw_rl.model import Message
 
 HINT = "Answer in one short sentence."
-"""What the ceiling's prompts add to each question."""
+"""What the demo's ceiling adds to each question."""
 
 MAX_TOKENS = 96
 
@@ -71,22 +72,30 @@ async def evaluate(
     model: str,
     version: int,
     run: str,
-    hinted: bool = False,
+    hint: str = "",
+    system: str = "",
+    style: Callable[[str], str] = style_fault,
+    max_tokens: int = MAX_TOKENS,
 ) -> Evaluation:
-    """Score `version` on the questions of `terms`, at temperature 0. `run` keeps sessions of runs apart."""
+    """Score `version` on the questions of `terms`, at temperature 0.
+
+    `hint` is added to each question, which makes it the ceiling; `system` goes before it. `style` says what
+    is wrong with a reply's form, or "". `run` keeps sessions of runs apart.
+    """
+    before: list[Message] = [{"role": "system", "content": system}] if system else []
 
     async def ask(place: int, question: str) -> ScoredReply:
-        content = f"{question}\n\n{HINT}" if hinted else question
+        content = f"{question}\n\n{hint}" if hint else question
         reply = await client.ask(
             f"{model}@{version}",
-            [{"role": "user", "content": content}],
-            session=f"{run}-{version}-{'hinted' if hinted else 'plain'}-{place}",
-            max_tokens=MAX_TOKENS,
+            [*before, {"role": "user", "content": content}],
+            session=f"{run}-{version}-{'hinted' if hint else 'plain'}-{place}",
+            max_tokens=max_tokens,
             temperature=0,
             last=True,
         )
         useful = useful_fault(reply.text, terms[question], finished=reply.finished)
-        return ScoredReply(question, reply.text, reply.finished, style_fault(reply.text), useful)
+        return ScoredReply(question, reply.text, reply.finished, style(reply.text), useful)
 
     replies = await asyncio.gather(*(ask(place, question) for place, question in enumerate(terms)))
-    return Evaluation(version, hinted, tuple(replies))
+    return Evaluation(version, bool(hint), tuple(replies))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import subprocess
+import time
 from pathlib import Path
 
 from openclaw_rl import __version__
@@ -20,3 +23,21 @@ def commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return f"release {__version__}"
     return result.stdout.strip()
+
+
+def machine() -> dict[str, str | int]:
+    """Processor, number of its cores, and the moment."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count() or 1,
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.machine())

@@ -130,6 +130,8 @@ class Learner:
             return "no score, and the method learns from scores alone"
         if settings.method in ("opd", "opd_top_k") and not sample.hint:
             return "no hint, and the method learns from hints alone"
+        if settings.method == "sft" and sample.reward <= 0:
+            return "not accepted, and the method learns from accepted replies alone"
         return ""
 
     def _follow_store(self) -> None:

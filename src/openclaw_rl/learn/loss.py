@@ -18,6 +18,7 @@ from openclaw_rl.learn.batch import Packed
 from openclaw_rl.learn.distil import TopKDistillation
 from openclaw_rl.learn.meter import Meter
 from openclaw_rl.learn.objectives import advantage, divergence, drift
+from openclaw_rl.learn.objectives.imitation import imitation
 from openclaw_rl.learn.objectives.surrogate import clipped_surrogate, sum_of_sample_means
 from openclaw_rl.learn.predictions import Predictions
 from openclaw_rl.learn.scoring import Scorer
@@ -27,10 +28,11 @@ from openclaw_rl.model import Sample
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a method learns from: the score, and which tokens its teacher is asked about."""
+    """What a method learns from: the score, which tokens its teacher is asked about, or accepted replies."""
 
     score: bool
     taught: Literal["none", "sampled", "likeliest"]
+    imitates: bool = False
 
 
 TERMS: dict[Method, Terms] = {
@@ -39,6 +41,7 @@ TERMS: dict[Method, Terms] = {
     "opd_top_k": Terms(score=False, taught="likeliest"),
     "combined": Terms(score=True, taught="sampled"),
     "hybrid": Terms(score=True, taught="likeliest"),
+    "sft": Terms(score=False, taught="none", imitates=True),
 }
 
 
@@ -90,7 +93,7 @@ class BatchLoss:
         with self._meter.seconds("forward"):
             found = predictions.log_probs(token_ids)
         tokens = self._tokens(group, found[:, 0])
-        loss = self._surrogate(tokens)
+        loss = self._imitation(tokens) if self._terms.imitates else self._surrogate(tokens)
         if compared is not None:
             loss = loss + self._settings.hint_weight * self._distillation.loss(group, compared, found[:, 1:])
         if tokens.base is not None:
@@ -113,6 +116,16 @@ class BatchLoss:
         with self._meter.seconds("reference"):
             found = self._scorer.log_probs(group.parts, use_base=True)
         return torch.cat([found[part.index] for part in group.parts])
+
+    def _imitation(self, tokens: Tokens) -> torch.Tensor:
+        """The cross-entropy of the replies that were judged good."""
+        accepted = tokens.group.spread([self._samples[part.index].reward > 0 for part in tokens.group.parts])
+        return imitation(
+            tokens.current,
+            accepted.to(tokens.current.device),
+            tokens.sample,
+            batch_size=len(self._samples),
+        )
 
     def _surrogate(self, tokens: Tokens) -> torch.Tensor:
         """The clipped surrogate of the sampled tokens, without the samples that the policy has left."""

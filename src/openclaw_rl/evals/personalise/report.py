@@ -1,0 +1,151 @@
+"""The experiment on one page: curves, table, sessions, and where the numbers come from.
+
+`page` is an HTML file that needs nothing beside it, `draw` a picture for the documentation. Knows only run
+files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from io import StringIO
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from openclaw_rl.evals.personalise import table
+from openclaw_rl.evals.personalise.conversations import MOST_SESSIONS
+from openclaw_rl.evals.personalise.methods import METHODS
+from openclaw_rl.evals.personalise.personas import PERSONAS
+from openclaw_rl.evals.personalise.run_file import RunFile
+from openclaw_rl.evals.personalise.table import Row
+
+COLOURS = {
+    "memory": "#5f6368",
+    "hybrid": "#b3261e",
+    "combined": "#e37400",
+    "binary": "#1a73e8",
+    "opd": "#188038",
+    "sft": "#9334e6",
+}
+
+HEAD = (
+    *("persona", "method", "updates", "pleases", "95 %", "style", "useful", "told base", "drift"),
+    *("words", "turns", "seconds", "seeds"),
+)
+
+ORIGIN = ("commit", "processor", "cores", "at")
+
+_STYLE = (
+    "body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
+    "table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .7em;text-align:right;"
+    "border-bottom:1px solid #ddd}td:nth-child(-n+2),th:nth-child(-n+2){text-align:left}"
+)
+
+
+def draw(runs: Sequence[RunFile], path: Path) -> None:
+    """Write the curves; the suffix of `path` (.png, .svg) chooses the format."""
+    _figure(table.rows(runs)).savefig(path)
+
+
+def page(runs: Sequence[RunFile], path: Path) -> None:
+    """Write the report."""
+    rows = table.rows(runs)
+    drawn = StringIO()
+    _figure(rows).savefig(drawn, format="svg")
+    svg = drawn.getvalue()
+    parts = [
+        "<!doctype html><html lang='en'><meta charset='utf-8'><title>personalise</title>",
+        f"<style>{_STYLE}</style><h1>openclaw-rl bench personalise</h1>",
+        "<p>Share of held-out first replies that please: the style of the persona, and an answer.</p>",
+        svg[svg.index("<svg") :],
+        "<ul>",
+        *(
+            f"<li><b>{name}</b>: {escape(PERSONAS[name].likes)}</li>"
+            for name in dict.fromkeys(row.persona for row in rows)
+        ),
+        "</ul>",
+        _html(
+            HEAD,
+            [_cells(row) for row in rows],
+        ),
+        "<h2>Sessions until three first replies in a row pleased</h2>",
+        _html(
+            ("persona", "method", "sessions", "runs that got there", "runs"),
+            [
+                (one.persona, one.method, f"{one.mean:.1f}", str(one.reached), str(one.seeds))
+                for one in table.sessions(runs, MOST_SESSIONS)
+            ],
+        ),
+        "<h2>Where it comes from</h2>",
+        _html(
+            ("persona", "method", "seed", *ORIGIN),
+            [(run.persona, run.method, str(run.seed), *_origin(run)) for run in runs],
+        ),
+        "</html>",
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _figure(rows: Sequence[Row]) -> Figure:
+    personas = list(dict.fromkeys(row.persona for row in rows)) or ["nobody"]
+    figure = Figure(figsize=(4.6 * len(personas), 4), dpi=150)
+    panels = figure.subplots(1, len(personas), sharey=True, squeeze=False)
+    for panel, persona in zip(panels[0], personas, strict=True):
+        own = [row for row in rows if row.persona == persona]
+        starts = [row for row in own if row.method == "base"]
+        for method in METHODS:
+            of_method = [row for row in own if row.method == method]
+            if not of_method:
+                continue
+            if method == "hinted":
+                panel.axhline(of_method[0].mean, color="#202124", lw=1, ls=":", label="the base, told")
+            elif method != "base":
+                curve = [*starts, *of_method]
+                at, mean = [row.updates for row in curve], [row.mean for row in curve]
+                below = [max(0.0, row.mean - row.low) for row in curve]
+                above = [max(0.0, row.high - row.mean) for row in curve]
+                if all(row.seeds == 1 for row in of_method):
+                    panel.plot(at, mean, "o-", color=COLOURS[method], lw=1.6, ms=4, label=method)
+                else:
+                    panel.errorbar(
+                        at, mean, (below, above), fmt="o-", color=COLOURS[method], lw=1.6, ms=4, capsize=2,
+                        label=method,
+                    )  # fmt: skip
+        panel.set_title(persona, fontsize=10)
+        panel.set_xlabel("updates of 16 turns")
+        panel.set_ylim(-0.02, 1.02)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.legend(frameon=False, fontsize=7, loc="lower right")
+    panels[0][0].set_ylabel("held-out first replies that please")
+    figure.tight_layout()
+    return figure
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        row.persona,
+        row.method,
+        str(row.updates),
+        f"{row.mean:.2f}",
+        f"{row.low:.2f} to {row.high:.2f}",
+        f"{row.style:.2f}",
+        f"{row.usefulness:.2f}",
+        f"{row.hinted_log_prob:.2f}",
+        f"{row.drift:.3f}",
+        f"{row.words:.0f}",
+        f"{row.turns:.0f}",
+        f"{row.seconds:.0f}",
+        str(row.seeds),
+    )
+
+
+def _origin(run: RunFile) -> tuple[str, ...]:
+    return tuple(str(run.provenance.get(key, "")) for key in ORIGIN)
+
+
+def _html(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    lines = ["<table><tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in head) + "</tr>"]
+    lines += ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in body]
+    return "\n".join([*lines, "</table>"])
