@@ -87,6 +87,8 @@ class Doctor:
             return Check(name, "failed", failed.found, failed.fix)
         except httpx2.TimeoutException:
             return Check(name, "failed", f"no answer in {TIMEOUT_SECONDS:g} s", "see the server's log")
+        except httpx2.UnsupportedProtocol:
+            return Check(name, "failed", f"{self._url} is no address", "begin it with http:// or https://")
         except httpx2.HTTPError as error:
             return Check(
                 name,

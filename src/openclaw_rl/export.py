@@ -98,7 +98,9 @@ def _example(exchange: Exchange) -> dict[str, Any]:
     turn = exchange.turn
     # Reasoning is no field of that form.
     reply = {name: value for name, value in _reply(turn.reply).items() if name != "reasoning_content"}
-    example: dict[str, Any] = {"messages": [*turn.messages, reply]}
+    # Replies before it may have been disliked; a weight of 0 says not to learn them.
+    before = [{**one, "weight": 0} if one["role"] == "assistant" else one for one in turn.messages]
+    example: dict[str, Any] = {"messages": [*before, reply]}
     return {**example, "tools": turn.tools} if turn.tools else example
 
 

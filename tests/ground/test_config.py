@@ -114,6 +114,11 @@ def test_a_list_that_is_neither_is_refused_with_the_forms_and_without_the_secret
     assert '["a", "b"]' in message
 
 
+def test_a_judge_that_is_none_is_refused_before_anything_starts() -> None:
+    message = error_of(flags={"judge.kind": "oracle"})
+    assert "judge.kind = 'oracle': use rules, self, or a base URL" in message
+
+
 @pytest.mark.parametrize("value", ["inf", "nan"])
 def test_a_number_must_be_finite(value: str) -> None:
     assert "judge.timeout_seconds" in error_of(flags={"judge.timeout_seconds": value})

@@ -162,6 +162,23 @@ def test_the_form_for_fine_tuning_has_the_turns_that_pleased(data: Path) -> None
     assert exported(data, "--sft") == [{"messages": [*OURS.messages, reply]}]
 
 
+def test_earlier_replies_are_marked_as_not_to_be_learned(data: Path) -> None:
+    """They may have been disliked: only the last one is known to have pleased."""
+    asked, reply = {"role": "user", "content": "q"}, {"role": "assistant", "content": "no good"}
+    store = Store.open(data / "store.sqlite")
+    store.conversations.add_turn(
+        replace(
+            OURS, id="turn_9", finished_at=9.0, messages=(asked, reply, asked), state=TurnState.WAITING_JUDGE
+        )
+    )
+    followed = store.conversations.add_next_state("turn_9", "conversation", [asked])
+    store.learning.add_judgement(Judgement("judge_9", "turn_9", followed.id, "rules", 1, None, (), 9.0))
+    store.close()
+    line = exported(data, "--sft")[-1]
+    assert line["messages"][:-1] == [asked, {**reply, "weight": 0}, asked]
+    assert "weight" not in line["messages"][-1]
+
+
 def test_a_file_is_its_owners_alone(data: Path, tmp_path: Path) -> None:
     assert exported(data, "--jsonl", str(tmp_path / "out.jsonl")) == []
     written = (tmp_path / "out.jsonl").read_text(encoding="utf-8")

@@ -5,12 +5,13 @@ Knows which setting each flag stands for; knows no command.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from openclaw_rl.config import ConfigError
+from openclaw_rl.config import ConfigError, is_secret
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file; else ./openclaw-rl.toml.")]
 DataDir = Annotated[str | None, typer.Option("--data-dir", help="Store, versions and process files.")]
@@ -32,6 +33,17 @@ Set = Annotated[
 Json = Annotated[Path | None, typer.Option("--json", help="Also write the numbers here.")]
 
 
+_FLAGS = {
+    "data_dir": "--data-dir",
+    "model.name": "--model",
+    "learn.method": "--method",
+    "judge.kind": "--judge",
+    "server.host": "--host",
+    "server.port": "--port",
+    "upstream.url": "--upstream",
+}
+
+
 def as_settings(
     assignments: list[str] | None = None,
     *,
@@ -50,16 +62,9 @@ def as_settings(
         if not separator:
             raise ConfigError(f"--set {assignment}: write NAME=VALUE, such as --set learn.batch_size=8")
         given[name.strip()] = value.strip()
-    named = {
-        "data_dir": data_dir,
-        "model.name": model,
-        "learn.method": method,
-        "judge.kind": judge,
-        "server.host": host,
-        "server.port": port,
-        "upstream.url": upstream,
-    }
-    return {**given, **{name: value for name, value in named.items() if value is not None}}
+    values = (data_dir, model, method, judge, host, port, upstream)
+    named = zip(_FLAGS, values, strict=True)
+    return {**given, **{name: value for name, value in named if value is not None}}
 
 
 def as_arguments(config_file: Path | None, settings: dict[str, Any]) -> list[str]:
@@ -68,3 +73,13 @@ def as_arguments(config_file: Path | None, settings: dict[str, Any]) -> list[str
     for name, value in settings.items():
         arguments += ["--set", f"{name}={value}"]
     return arguments
+
+
+def as_typed(command: str, config_file: Path | None, settings: dict[str, Any]) -> str:
+    """The command line that gives the same settings once more; secrets are left for its reader to fill in."""
+    words = ["openclaw-rl", command]
+    words += [] if config_file is None else ["--config", str(config_file)]
+    for name, value in settings.items():
+        shown = "…" if is_secret(name) and value else value
+        words += [_FLAGS[name], str(shown)] if name in _FLAGS else ["--set", f"{name}={shown}"]
+    return shlex.join(words)

@@ -18,6 +18,7 @@ from openclaw_rl.cli.flags import (
     Upstream,
     as_arguments,
     as_settings,
+    as_typed,
 )
 from openclaw_rl.cli.terminal import log_to_terminal, need_local, say
 from openclaw_rl.processes.parent import end_with
@@ -59,16 +60,15 @@ def up(
     refuse_self(settings)
     with only_one(settings.home, "supervisor"):
         address = f"http://{settings.server.host}:{settings.server.port}/v1"
-        again = f"openclaw-rl up --data-dir {settings.home}"
         if settings.upstream.url:
             say(f"starting; {address} passes on to {base_url(settings)} and records; nothing trains")
-            again += f" --upstream {settings.upstream.url}"
         else:
             from openclaw_rl.policy.embedded import model_files
 
             model_files.resolve(settings.model.name, say)
             key = "" if settings.server.api_keys else " (any API key)"
             say(f"starting; once it serves, {settings.served_name} answers at {address}{key}")
+        again = as_typed("up", config_file, {**flags, "data_dir": str(settings.home)})
         say(f"Ctrl-C stops; `{again}` goes on where it stopped")
         try:
             Supervisor(as_arguments(config_file, flags), say).run()

@@ -44,7 +44,9 @@ def log_to_terminal() -> None:
 def need_local(command: str) -> None:
     """Raises ConfigError, with the fix, where PyTorch is not installed."""
     if importlib.util.find_spec("torch") is None or importlib.util.find_spec("transformers") is None:
-        raise ConfigError(f"`openclaw-rl {command}` needs PyTorch: pip install 'openclaw-rl[local]'")
+        raise ConfigError(
+            f"`openclaw-rl {command}` needs PyTorch: pip install 'openclaw-rl[local]' (in a clone: '.[local]')"
+        )
 
 
 def open_store(settings: Settings) -> Store:

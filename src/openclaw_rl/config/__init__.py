@@ -9,7 +9,7 @@ from openclaw_rl.config.settings import (
     SamplingSettings,
     Settings,
 )
-from openclaw_rl.config.sources import ENVIRONMENT_PREFIX, ConfigError, describe, fields, load
+from openclaw_rl.config.sources import ENVIRONMENT_PREFIX, ConfigError, describe, fields, is_secret, load
 
 __all__ = [
     "EMBEDDED_CONTEXT",
@@ -23,5 +23,6 @@ __all__ = [
     "Settings",
     "describe",
     "fields",
+    "is_secret",
     "load",
 ]

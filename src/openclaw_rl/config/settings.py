@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic_core import PydanticCustomError
 
 EMBEDDED_MODEL = "smollm2-135m-instruct"
@@ -103,8 +103,14 @@ class SessionSettings(Section):
     """A session without activity for so long is closed; its last turn stays unpaired."""
 
 
+def _is_a_judge(kind: str) -> str:
+    if kind not in ("rules", "self") and not kind.startswith(("http://", "https://")):
+        raise PydanticCustomError("judge", "use rules, self, or a base URL such as http://127.0.0.1:8000/v1")
+    return kind
+
+
 class JudgeSettings(Section):
-    kind: Named = "rules"
+    kind: Annotated[Named, AfterValidator(_is_a_judge)] = "rules"
     """rules, self (the base weights), or the base URL of an OpenAI-compatible server."""
     model: str = ""
     """The model asked at a judge URL; empty asks the server which it has."""

@@ -70,7 +70,7 @@ def load(
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
-        shown = "" if _is_secret(name) else f" = {first['input']!r}"
+        shown = "" if is_secret(name) else f" = {first['input']!r}"
         raise ConfigError(f"{origins.get(name, '?')}: {name}{shown}: {first['msg']}") from None
     return settings, origins
 
@@ -99,7 +99,8 @@ def _value(settings: Settings, name: str) -> Any:
     return value
 
 
-def _is_secret(name: str) -> bool:
+def is_secret(name: str) -> bool:
+    """Whether a setting is never shown."""
     kind = fields().get(name)
     return kind is SecretStr or SecretStr in get_args(kind)
 

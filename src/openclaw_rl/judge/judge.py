@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-from openclaw_rl.config import ConfigError, Settings
+from openclaw_rl.config import Settings
 from openclaw_rl.judge import verdict
 from openclaw_rl.judge.model_judge import ModelJudge
 from openclaw_rl.judge.rules_judge import RulesJudge
@@ -30,10 +30,7 @@ class Judge(Protocol):
 
 
 def make_judge(settings: Settings, server_url: str) -> Judge:
-    """The judge that `settings.judge.kind` names; `server_url` is where our own server listens.
-
-    Raises ConfigError for a kind that is none.
-    """
+    """The judge that `settings.judge.kind` names; `server_url` is where our own server listens."""
     kind, asked = settings.judge.kind, settings.judge
     if kind == "rules":
         return RulesJudge()
@@ -46,11 +43,7 @@ def make_judge(settings: Settings, server_url: str) -> Judge:
             asked,
             {"X-Turn-Type": "side"},
         )
-    if kind.startswith(("http://", "https://")):
-        return ModelJudge(kind, asked.model, asked.api_key.get_secret_value(), asked)
-    raise ConfigError(
-        f"judge.kind = {kind!r} is no judge; use rules, self, or a base URL such as http://127.0.0.1:8000/v1"
-    )
+    return ModelJudge(kind, asked.model, asked.api_key.get_secret_value(), asked)
 
 
 async def judge_turn(judge: Judge, turn: Turn, next_state: NextState) -> Judgement:

@@ -7,7 +7,8 @@ server in the store alone, and run at a lower CPU priority than it does.
 from __future__ import annotations
 
 import logging
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 from openclaw_rl.config import Settings
 from openclaw_rl.learn.loop import Learner
@@ -29,14 +30,13 @@ def learn(settings: Settings) -> None:
     with only_one(settings.home, "learner"):
         store = Store.open(settings.database)
         refuse_other_model(store, settings)
-        judging = threading.Thread(target=judge_until, args=(settings, store, stop), name="judge")
-        judging.start()
-        try:
-            _make_learner(settings, store).run(stop)
-        finally:
-            stop.set()
-            judging.join()
-            store.close()
+        with closing(store), ThreadPoolExecutor(1, "judge") as pool:
+            judging = pool.submit(judge_until, settings, store, stop)
+            try:
+                _make_learner(settings, store).run(stop)
+            finally:
+                stop.set()
+            judging.result()  # what ended the judge ends this process, with its error
 
 
 def _make_learner(settings: Settings, store: Store) -> Learner:

@@ -5,6 +5,7 @@ Knows no model and no upstream.
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import sys
@@ -13,9 +14,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from openclaw_rl.config import ConfigError, Settings
+from openclaw_rl.gateway.gateway import Gateway
 
 GRACE_SECONDS = 5
 """Requests that run when the server is stopped may go on for so long."""
+
+FAREWELL_SECONDS = 2
+"""Then their replies are ended, and they have so long to say so."""
 
 
 def end_on_signals() -> None:
@@ -47,6 +52,23 @@ def listening(settings: Settings) -> tuple[socket.socket, Settings]:
 def answer(app: FastAPI, listener: socket.socket) -> None:
     """Answer requests until a signal comes."""
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS + FAREWELL_SECONDS
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    _Server(config, app.state.gateway).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Ends the replies that take too long before it cuts their connections: clients and store hear why."""
+
+    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        ending = asyncio.create_task(self._end_replies())
+        await super().shutdown(sockets)
+        ending.cancel()
+
+    async def _end_replies(self) -> None:
+        await asyncio.sleep(GRACE_SECONDS)
+        await self._gateway.stop()
