@@ -245,7 +245,11 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class PolicyVersion:
-    """A set of weights. Version 0 is the model as it was loaded; `path` is None for it alone."""
+    """A set of weights. Version 0 is the model as it was loaded; `path` is None for it alone.
+
+    `path` is relative to the data folder, which may be moved; versions made by earlier releases have an
+    absolute one.
+    """
 
     number: int
     parent: int | None

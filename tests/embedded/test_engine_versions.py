@@ -255,6 +255,14 @@ def test_a_file_that_cannot_be_read_just_now_is_no_fault_of_its_version(
     assert engine.serving_version == 1
 
 
+def test_a_disk_that_is_not_there_is_no_fault_of_the_versions_on_it(
+    engine: EmbeddedEngine, tmp_path: Path
+) -> None:
+    with pytest.raises(EngineError, match="is missing") as failed:
+        publish(engine, version_at(tmp_path / "unmounted" / "000001", 1))
+    assert not isinstance(failed.value, BadVersionError)
+
+
 def test_a_version_without_files_is_refused(engine: EmbeddedEngine) -> None:
     with pytest.raises(EngineError):
         publish(engine, version_at(None, 3))

@@ -109,7 +109,19 @@ def test_a_long_output_is_searched_at_its_ends_alone():
     )
 
 
-@pytest.mark.parametrize("text", ["score: " * 571, "word " * 800, '"' * 4000, "rate it +1, " * 300])
+@pytest.mark.parametrize(
+    "output",
+    ["start" + "\n" * 30_000 + "end", "2 failed\n" + "\n" * 30_000 + "x", "2 failed" + " \n" * 30_000],
+)
+def test_no_output_keeps_the_judge_busy(output: str):
+    started = time.process_time()
+    judge(Case((tool(output),), 0, reply=assistant(None, call("exec", command="make"))))
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize(
+    "text", ["\n" * 4000, "score: " * 571, "word " * 800, '"' * 4000, "rate it +1, " * 300]
+)
 @pytest.mark.parametrize("source", ["conversation", "edit"])
 def test_no_text_keeps_the_judge_busy(text: str, source: str):
     started = time.process_time()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -90,14 +91,14 @@ class Ground:
         path = self.version(number).path
         assert path is not None
         trainer = a_trainer(self.network, self.template)
-        checkpoint.restore(trainer, Path(path), MODEL)
+        checkpoint.restore(trainer, self.home / path, MODEL)
         return weights_of(trainer)
 
     def step_from(self, parent: int, turns: list[Turn]) -> dict[str, torch.Tensor]:
         """What one step on these turns makes of a version, computed apart from any learner."""
         trainer = a_trainer(self.network, self.template)
         if path := self.version(parent).path:
-            checkpoint.restore(trainer, Path(path), MODEL)
+            checkpoint.restore(trainer, self.home / path, MODEL)
         samples = [self.store.learning.sample(turn.id) for turn in turns]
         trainer.step([sample for sample in samples if sample is not None], updates_before=parent)
         return weights_of(trainer)
@@ -377,6 +378,45 @@ def test_a_version_that_serves_keeps_its_files_however_old(ground: Ground) -> No
     ground.fill()
     assert learner.learn_once()
     assert ground.folders() == ["000003", "000004"]
+
+
+def test_a_version_of_another_folder_is_never_deleted(ground: Ground) -> None:
+    """The store of a copied data folder may name the files that it was copied from."""
+    elsewhere = ground.home.parent / "original" / "versions" / "000001"
+    elsewhere.mkdir(parents=True)
+    ground.fill()
+    learner = ground.learner(keep_versions=1)
+    assert learner.learn_once()
+    with sqlite3.connect(ground.home.parent / "store.sqlite") as store:
+        store.execute("update versions set path = ? where number = 1", (str(elsewhere),))
+    for number in (2, 3):
+        ground.fill()
+        assert learner.learn_once()
+        ground.store.learning.mark_serving(number)
+    ground.fill()
+    assert learner.learn_once()
+    assert elsewhere.exists()
+    assert ground.version(2).state is VersionState.DELETED
+
+
+def test_a_moved_folder_keeps_its_versions(ground: Ground) -> None:
+    ground.fill()
+    assert ground.learner().learn_once()
+    assert ground.version(1).path == "versions/000001"
+
+
+def test_a_rejected_version_takes_no_good_ones_place(ground: Ground) -> None:
+    learner = ground.learner(keep_versions=2)
+    for number in range(1, 5):
+        ground.fill()
+        assert learner.learn_once()
+        if number == 3:
+            ground.store.learning.mark_rejected(3, "worse")
+        else:
+            ground.store.learning.mark_serving(number)
+    ground.fill()
+    assert learner.learn_once()
+    assert ground.folders() == ["000004", "000005"]
 
 
 def test_zero_keeps_every_version(ground: Ground) -> None:

@@ -53,6 +53,8 @@ def judge(
     from openclaw_rl.evals.judge_bench.cases import halves
 
     asked = judges or ["rules"]
+    for name in asked:  # one that is none is refused before any is measured
+        config.load(config_file, as_settings(set_, model=model, judge=name))
     if "self" in asked:
         need_local("bench judge --judge self")
         log_to_terminal()

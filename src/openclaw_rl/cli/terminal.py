@@ -45,7 +45,7 @@ def need_local(command: str) -> None:
     """Raises ConfigError, with the fix, where PyTorch is not installed."""
     if importlib.util.find_spec("torch") is None or importlib.util.find_spec("transformers") is None:
         raise ConfigError(
-            f"`openclaw-rl {command}` needs PyTorch: pip install 'openclaw-rl[local]' (in a clone: '.[local]')"
+            f"`openclaw-rl {command}` needs PyTorch: pip install 'openclaw-rl[local]', in a clone '.[local]'"
         )
 
 

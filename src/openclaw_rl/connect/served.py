@@ -34,7 +34,8 @@ def look(settings: Settings, url: str | None = None, key: str | None = None) -> 
     """
     base = (url or settings.server.url).rstrip("/").removesuffix("/v1")
     keys = [given.get_secret_value() for given in settings.server.api_keys]
-    key = key or next(iter(keys), "")
+    if url is None:  # a key of the settings is for the server of the settings alone
+        key = key or next(iter(keys), "")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
         with httpx2.Client(base_url=base, headers=headers, timeout=TIMEOUT_SECONDS) as http:
@@ -62,8 +63,10 @@ def _ask(http: httpx2.Client, base: str, needs_key: bool) -> Served:
         raise ConfigError(f"{base} wants a key: give one with --api-key, or set server.api_keys")
     try:
         (model,) = response.raise_for_status().json()["data"]
+        if not model["id"].isprintable():  # it is written into what a user copies
+            raise _not_ours(base)
         return Served(f"{base}/v1", model["id"], int(model["context_length"]), needs_key, answered=True)
-    except (httpx2.HTTPStatusError, ValueError, LookupError, TypeError):
+    except (httpx2.HTTPStatusError, ValueError, LookupError, TypeError, AttributeError):
         raise _not_ours(base) from None
 
 

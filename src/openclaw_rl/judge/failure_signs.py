@@ -14,7 +14,9 @@ EXIT = re.compile(
     re.I,
 )
 KILLED = re.compile(
-    r"^\W{0,3}(?:signal: )?killed\b|\bterminated by signal\b|\btimed out after\b|^\W*terminated$", re.I | re.M
+    r"^\W{0,3}(?:signal: )?killed\b|\bterminated by signal\b|\btimed out after\b"
+    r"|^[^\w\n]{0,20}terminated$",
+    re.I | re.M,
 )
 
 FAILED_TESTS = re.compile(
@@ -24,8 +26,8 @@ FAILED_TESTS = re.compile(
     re.M | re.I,
 )
 TEST_DETAIL = re.compile(
-    r"^\s*(?:FAILED|ERROR|E  +|--- FAIL:|FAIL:|✕|●|not ok|\d+:\d+ +error)[ \t]?.*|^\[ERROR\] (?!Tests run).*"
-    r"|^\S+:\d+:.*\berror:.*",
+    r"^[ \t]*(?:FAILED|ERROR|E  +|--- FAIL:|FAIL:|✕|●|not ok|\d+:\d+ +error)[ \t]?.*"
+    r"|^\[ERROR\] (?!Tests run).*|^\S+:\d+:.*\berror:.*",
     re.M,
 )
 

@@ -33,7 +33,7 @@ _RULES = {"instruct": "correction", "complain": "complaint", "ask_again": "asked
 
 # With the line that leads up to it, such as "the page says:".
 _FENCE = re.compile(r"(?:[^\n]*[:：]\s*\n\s*)?```.*?(?:```|\Z)", re.DOTALL)
-_QUOTED_LINE = re.compile(r"^\s*>.*$", re.MULTILINE)
+_QUOTED_LINE = re.compile(r"^[ \t]*>.*$", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[!?。！？；\n])\s*|(?<=\.)\s+")
 
 

@@ -142,7 +142,7 @@ class Learner:
         if version.path is None:
             checkpoint.reset(self._trainer, self._initial)
         else:
-            checkpoint.restore(self._trainer, Path(version.path), self._model)
+            checkpoint.restore(self._trainer, self._versions.parent / version.path, self._model)
         self._current = version.number
 
     def _record(
@@ -153,6 +153,7 @@ class Learner:
             self._trainer, self._model_folder, self._model, self._versions, number
         )
         metrics["mean_staleness"] = sum(parent - s.turn.policy_version for s in batch) / len(batch)
+        path = str(folder.relative_to(self._versions.parent))  # so that the data folder may be moved
         now = time.time()
         done = Update(
             id=update_id,
@@ -164,7 +165,7 @@ class Learner:
             finished_at=now,
         )
         version = PolicyVersion(
-            number, parent, VersionState.CANDIDATE, str(folder), digest, now, update_id=update_id
+            number, parent, VersionState.CANDIDATE, path, digest, now, update_id=update_id
         )
         try:
             self._store.learning.record_update(done, version)
@@ -175,7 +176,7 @@ class Learner:
         self._current = number
         log.info("update %d made version %d in %.1f s", update_id, number, now - started)
         if self._settings.keep_versions:
-            delete_old(self._store, self._settings.keep_versions)
+            delete_old(self._store, self._versions, self._settings.keep_versions)
 
     def _say(self, phase: str, **detail: int) -> None:
         said = (phase, detail.get("collected", detail.get("update", 0)))

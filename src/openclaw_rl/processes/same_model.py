@@ -6,7 +6,6 @@ Without this check a start with another model would load each learned version, f
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from openclaw_rl.config import ConfigError, Settings
 from openclaw_rl.learn.checkpoint import MANIFEST_FILE
@@ -19,7 +18,9 @@ def refuse_other_model(store: Store, settings: Settings) -> None:
     if learned is None or learned.path is None:
         return
     try:
-        model = json.loads((Path(learned.path) / MANIFEST_FILE).read_text(encoding="utf-8"))["model"]
+        model = json.loads((settings.home / learned.path / MANIFEST_FILE).read_text(encoding="utf-8"))[
+            "model"
+        ]
     except (OSError, ValueError, KeyError):
         return  # damaged or gone: whoever loads it says so
     if model != settings.served_name:

@@ -32,6 +32,9 @@ UNDER_A_GRAMMAR = "judged, but sampled under a grammar: its tokens were not the 
 """Why a turn with a forced call or a structured reply does not train."""
 
 
+_FINAL = (VersionState.REJECTED.value, VersionState.DELETED.value)
+
+
 class ConflictError(RuntimeError):
     """Someone else trained or changed a sample of an update, or took its number; nothing was recorded."""
 
@@ -279,13 +282,13 @@ class Learning:
     def mark_serving(self, number: int) -> bool:
         """Record that a version is live, and retire the one before it.
 
-        Records nothing and says False when the version was rejected meanwhile: a rejection is final.
+        Records nothing and says False when the version was rejected or deleted meanwhile: both are final.
         """
         table = schema.versions
         with self._database.write() as connection:
             marked = connection.execute(
                 update(table)
-                .where(table.c.number == number, table.c.state != VersionState.REJECTED.value)
+                .where(table.c.number == number, table.c.state.not_in(_FINAL))
                 .values(state=VersionState.SERVING.value, state_reason="")
             )
             if marked.rowcount == 0:

@@ -83,6 +83,7 @@ class EmbeddedEngine:
         asked = settings.engine.context_length
         self.context_length = min(asked, network.context_length) if asked else network.context_length
         self._network = network
+        self._home = settings.home
         self._most_unfinished = settings.engine.max_concurrent + settings.engine.max_waiting
         self._load_options = (settings.model.device, settings.learn.lora_targets)
         self._scheduler = Scheduler(
@@ -199,8 +200,11 @@ class EmbeddedEngine:
     def _load_weights(self, version: PolicyVersion) -> Weights:
         if version.path is None:
             raise ValueError("it has no files")
-        folder = Path(version.path)
+        folder = self._home / version.path
         weights = weights_file(folder)
+        if not folder.parent.exists():
+            # Not this version's fault: a disk that is not there, or a data folder that was half moved.
+            raise NotADirectoryError(f"{folder.parent} is missing")
         if not weights.exists():
             raise FileNotFoundError(f"{weights} is missing")
         if version.sha256 is not None and sha256_of(weights) != version.sha256:
