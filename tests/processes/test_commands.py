@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from openclaw_rl import cli
+from openclaw_rl import cli, config
 from openclaw_rl.config import ENVIRONMENT_PREFIX, ConfigError
 from openclaw_rl.model import (
     Judgement,
@@ -186,6 +186,23 @@ def test_what_may_pass_by_itself_is_said_with_a_status_that_up_tries_again(
     (tmp_path / "file").touch()
     line = refused(capsys, monkeypatch, "learn", "--data-dir", str(tmp_path / "file"), status=1)
     assert "file" in line
+
+
+def test_config_explains_every_setting_that_needs_it() -> None:
+    told = run("config", "--explain")
+    assert "Where to listen. Anything but loopback needs api_keys." in " ".join(told.split())
+    unexplained = [name for name, meaning in config.meanings().items() if not meaning]
+    assert set(unexplained) <= {
+        "learn.lora_rank",
+        "learn.lora_alpha",
+        "learn.clip_low",
+        "learn.clip_high",
+        "learn.max_grad_norm",
+        "learn.weight_decay",
+        "learn.seed",
+        "judge.temperature",
+        "judge.max_tokens",
+    }
 
 
 def test_config_tells_where_each_value_came_from_and_masks_secrets(

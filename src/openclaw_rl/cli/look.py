@@ -13,12 +13,18 @@ from openclaw_rl.cli import terminal
 from openclaw_rl.cli.flags import ConfigFile, DataDir, Port, Set, as_settings
 
 
-def config(config_file: ConfigFile = None, data_dir: DataDir = None, set_: Set = None) -> None:
+def config(
+    explain: Annotated[bool, typer.Option("--explain", help="Say what each setting means instead.")] = False,
+    config_file: ConfigFile = None,
+    data_dir: DataDir = None,
+    set_: Set = None,
+) -> None:
     """Print every setting with its value and where that came from; secrets are masked."""
     settings, origins = settings_file.load(config_file, as_settings(set_, data_dir=data_dir))
-    table = Table("setting", "value", "from", box=None)
+    third = settings_file.meanings() if explain else origins
+    table = Table("setting", "value", "meaning" if explain else "from", box=None)
     for name, value in settings_file.describe(settings).items():
-        table.add_row(name, value, origins[name])
+        table.add_row(name, value, third[name])
     terminal.show(table)
 
 

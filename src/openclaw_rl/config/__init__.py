@@ -9,7 +9,15 @@ from openclaw_rl.config.settings import (
     SamplingSettings,
     Settings,
 )
-from openclaw_rl.config.sources import ENVIRONMENT_PREFIX, ConfigError, describe, fields, is_secret, load
+from openclaw_rl.config.sources import (
+    ENVIRONMENT_PREFIX,
+    ConfigError,
+    describe,
+    fields,
+    is_secret,
+    load,
+    meanings,
+)
 
 __all__ = [
     "EMBEDDED_CONTEXT",
@@ -25,4 +33,5 @@ __all__ = [
     "fields",
     "is_secret",
     "load",
+    "meanings",
 ]

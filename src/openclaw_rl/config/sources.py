@@ -87,6 +87,18 @@ def fields() -> dict[str, Any]:
     return found
 
 
+def meanings() -> dict[str, str]:
+    """Every setting's dotted name with the sentence that explains it; empty where the name says it all."""
+    found: dict[str, str] = {}
+    for name, info in Settings.model_fields.items():
+        kind = info.annotation
+        if isinstance(kind, type) and issubclass(kind, Section):
+            found.update({f"{name}.{key}": of.description or "" for key, of in kind.model_fields.items()})
+        else:
+            found[name] = info.description or ""
+    return {name: " ".join(meaning.split()) for name, meaning in found.items()}
+
+
 def describe(settings: Settings) -> dict[str, str]:
     """Every setting's dotted name with its value as text; secrets are masked."""
     return {name: _shown(_value(settings, name)) for name in fields()}
