@@ -16,7 +16,7 @@ from itertools import islice
 from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.normalise import Conversation
 from openclaw_rl.gateway.pairing import Pairing
-from openclaw_rl.gateway.recognition import find_altered, find_moved
+from openclaw_rl.gateway.recognition import ENOUGH, find_altered, find_moved
 from openclaw_rl.model import Turn, TurnKind, TurnState
 from openclaw_rl.store import new_id
 from openclaw_rl.store.continuations import Continuations, PlacedTurn
@@ -134,7 +134,7 @@ class Sessions:
                 found = found or find(self._continuations, conversation, length, tenant, session_id)
             if found is None and session_id is not None:
                 # The client may have given the session a new name, as it does when it shortens the history.
-                elsewhere = find_moved(self._continuations, conversation, length, tenant)
+                elsewhere = find_moved(self._continuations, conversation, length, tenant, least_before=ENOUGH)
                 found = elsewhere if elsewhere and elsewhere.is_waiting else None
             if found is not None:
                 return found, length
