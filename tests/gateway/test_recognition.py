@@ -209,3 +209,17 @@ def test_a_response_continued_twice_is_a_branch_and_no_edit(gateway: RunningGate
     first, second = (gateway.turn(response.id.removeprefix("resp_")) for response in (start, fax))
     assert gateway.next_states(first) == [("conversation", ["and the fax?"])]
     assert gateway.next_states(second) == []
+
+
+def test_a_turn_is_looked_for_in_a_bounded_part_of_a_history(gateway: RunningGateway) -> None:
+    """Its cost is borne by all, since one request is placed at a time."""
+    gateway.engine.context_length = 32_768
+    gateway.engine.say("a", "b", "c")
+    first = gateway.chat(user("q"))
+
+    def answered_elsewhere(replies: int) -> list[dict[str, Any]]:
+        others = [message for n in range(replies) for message in (user(f"q{n}"), assistant(f"r{n}"))]
+        return [user("q"), assistant("a"), *others, user("and?")]
+
+    assert gateway.chat(*answered_elsewhere(400)).parent_id is None
+    assert gateway.chat(*answered_elsewhere(200)).parent_id == first.id

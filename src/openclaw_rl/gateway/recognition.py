@@ -20,6 +20,8 @@ ENOUGH = 32
 """Bytes of text that must agree; a name of a file or a sentence is that long, a greeting is not."""
 _ENOUGH_AROUND = 16
 """The same for a reply that answers the very same request, and had something added."""
+_MOST_COMPARED = 32
+"""Messages before a reply that are compared: the nearest tell histories apart."""
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9]")
 _OUR_ID = re.compile(r"call[0-9a-f]{24}")
 _ID_PREFIX = re.compile(r"(?:functions|chatcmpl|toolu|tool|call|fc)*")
@@ -63,7 +65,7 @@ def find_moved(
     if not reply_hash:
         return None
     found = [
-        (_agreeing(before, Conversation.of(messages).messages), turn)
+        (_agreeing(before, Conversation.of(messages[-_MOST_COMPARED:]).messages), turn)
         for turn, messages in stored.replied_the_same(reply_hash, tenant, session_id)
     ]
     if not found:

@@ -27,7 +27,8 @@ DONE_HEADER = "X-Session-Done"
 _RESPONSE_PREFIXES = re.compile("^(chatcmpl-|msg_|resp_)")
 _OWN_FORM = re.compile(r"sess_[0-9a-f]{24}")
 _TRUE = frozenset({"1", "true", "yes", "on"})
-_PREFIXES_AT_ONCE = 8
+_PREFIXES_AT_ONCE = (8, 248)
+"""Prefixes looked up together after the longest: few at first, then the rest; older ones are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +139,9 @@ class Sessions:
                 found = elsewhere if elsewhere and elsewhere.is_waiting else None
             if found is not None:
                 return found, length
-        # A few at a time: the newest reply is another's, and the conversation may be long.
-        while batch := dict(islice(prefixes, _PREFIXES_AT_ONCE)):
+        # A few at first: the newest reply is another's, and the conversation may be long.
+        for number in _PREFIXES_AT_ONCE:
+            batch = dict(islice(prefixes, number))
             found = self._continuations.continued(list(batch), tenant, session_id)
             if found is not None:
                 return found, batch[found.conversation_hash]
