@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from running_gateway import RunningGateway, assistant, user
 
 from openclaw_rl.model import TurnKind, TurnState
+from openclaw_rl.policy import dialects
 
 LONG = "Boil it with one part of vinegar and two parts of water, then rinse it well."
 TOOLS = [{"type": "function", "function": {"name": "exec"}}]
@@ -44,6 +46,84 @@ def test_a_call_is_known_by_its_id_after_compaction_and_under_a_new_name(
     second = gateway.chat(user("Summary: files."), again, result, tools=TOOLS, headers=names[1])
     assert second.parent_id == first.id
     assert gateway.next_states(first) == [("conversation", ["x.txt"])]
+
+
+NAMES: list[tuple[dict[str, str], dict[str, str]]] = [
+    ({}, {}),
+    ({"X-Session-Id": "s:0"}, {}),
+    ({}, {"X-Session-Id": "s:1"}),
+    ({"X-Session-Id": "s:0"}, {"X-Session-Id": "s:1"}),
+]
+
+
+@pytest.mark.parametrize("names", NAMES)
+@pytest.mark.parametrize("before", [[], [user("Say it!")], [user("how?"), assistant("so"), user("and?")]])
+def test_a_strangers_same_reply_is_no_evidence_however_long(
+    gateway: RunningGateway, before: list[dict[str, Any]], names: tuple[dict[str, str], dict[str, str]]
+) -> None:
+    """Only one turn has that reply, but nothing before it agrees."""
+    gateway.engine.say(LONG, "b")
+    first = gateway.chat(user("how do I descale a kettle?"), headers=names[0])
+    other = gateway.chat(*before, assistant(LONG), user("a stranger's words"), headers=names[1])
+    assert other.parent_id is None
+    assert other.session_id != first.session_id
+    assert gateway.next_states(first) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "is_moved"), [("ok", False), ("how do I descale a kettle of steel?", True)]
+)
+def test_a_named_session_goes_on_from_another_only_if_much_before_agrees(
+    gateway: RunningGateway, question: str, is_moved: bool
+) -> None:
+    gateway.engine.say(LONG, "b")
+    first = gateway.chat(user("before"), assistant("x"), user(question), headers={"X-Session-Id": "a"})
+    history = [user("Summary."), user(question), assistant(LONG)]
+    second = gateway.chat(*history, user("no"), headers={"X-Session-Id": "b"})
+    assert (second.parent_id == first.id) is is_moved
+    assert bool(gateway.next_states(first)) is is_moved
+
+
+def test_a_reply_to_the_same_words_in_two_sessions_is_of_neither(gateway: RunningGateway) -> None:
+    gateway.engine.say(LONG, LONG, "b")
+    asked = user("how do I descale a kettle?")
+    turns = [gateway.chat(user(name), assistant("hi"), asked) for name in ("ann", "bob")]
+    third = gateway.chat(user("Summary."), asked, assistant(LONG), user("no"))
+    assert third.parent_id is None
+    assert [gateway.next_states(turn) for turn in turns] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("id_end", "asked", "is_ours"),
+    [
+        ("0", "Summary: files.", False),
+        ("0", "list", False),
+        ("exec:17", "list", False),
+        ("0000000000000000000000017", "list", False),
+        ("kX8vQ2mZp4LrT7wYbN1cJd5E", "Summary: files.", False),
+        ("kX8vQ2mZp4LrT7wYbN1cJd5E", "list", True),
+    ],
+)
+@pytest.mark.parametrize("names", NAMES)
+def test_ids_that_other_models_give_are_no_proof_alone(
+    gateway: RunningGateway,
+    monkeypatch: pytest.MonkeyPatch,
+    names: tuple[dict[str, str], dict[str, str]],
+    id_end: str,
+    asked: str,
+    is_ours: bool,
+) -> None:
+    """Some number the calls of each reply from 0."""
+    monkeypatch.setattr(dialects, "uuid", SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=id_end)))
+    gateway.engine.say(CALL, "b")
+    first = gateway.chat(user("before"), assistant("x"), user("list"), tools=TOOLS, headers=names[0])
+    call = first.reply["tool_calls"][0]
+    assert call["id"] == f"call_{id_end[:24]}"
+    result = {"role": "tool", "tool_call_id": call["id"], "content": "x.txt"}
+    again = {"role": "assistant", "content": None, "tool_calls": [call]}
+    second = gateway.chat(user(asked), again, result, tools=TOOLS, headers=names[1])
+    assert (second.parent_id == first.id) is is_ours
+    assert bool(gateway.next_states(first)) is is_ours
 
 
 @pytest.mark.parametrize(
@@ -129,3 +209,17 @@ def test_a_response_continued_twice_is_a_branch_and_no_edit(gateway: RunningGate
     first, second = (gateway.turn(response.id.removeprefix("resp_")) for response in (start, fax))
     assert gateway.next_states(first) == [("conversation", ["and the fax?"])]
     assert gateway.next_states(second) == []
+
+
+def test_a_turn_is_looked_for_in_a_bounded_part_of_a_history(gateway: RunningGateway) -> None:
+    """Its cost is borne by all, since one request is placed at a time."""
+    gateway.engine.context_length = 32_768
+    gateway.engine.say("a", "b", "c")
+    first = gateway.chat(user("q"))
+
+    def answered_elsewhere(replies: int) -> list[dict[str, Any]]:
+        others = [message for n in range(replies) for message in (user(f"q{n}"), assistant(f"r{n}"))]
+        return [user("q"), assistant("a"), *others, user("and?")]
+
+    assert gateway.chat(*answered_elsewhere(400)).parent_id is None
+    assert gateway.chat(*answered_elsewhere(200)).parent_id == first.id

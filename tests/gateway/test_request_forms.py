@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -108,6 +109,15 @@ def test_a_reply_extends_the_hash_to_what_a_continuation_has_as_prefix() -> None
     request = Conversation.of([says("user", "hi")])
     continued = Conversation.of([says("user", "hi"), says("assistant", "x"), says("user", "no")])
     assert list(continued.continuations()) == [(request.hash_with(says("assistant", "x")), 2)]
+
+
+def test_many_thoughts_in_one_reply_are_left_out_in_one_pass() -> None:
+    """A text of 1 MB took seconds when each thought copied all that follows it."""
+    thoughts = "<think></think>" * 70_000
+    began = time.process_time()
+    thinking = Conversation.of([says("assistant", f"a{thoughts}b<think>c")])
+    assert time.process_time() - began < 1
+    assert thinking.hashes == Conversation.of([says("assistant", "ab")]).hashes
 
 
 def test_continuations_are_told_longest_first_and_need_something_new() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from openclaw_rl.model import Sampling, Score, Turn, TurnKind, TurnState
 from openclaw_rl.store import Store
+from openclaw_rl.store.continuations import MOST_SIBLINGS
 
 FULL_TURN = a_turn(
     id="turn_full",
@@ -289,6 +290,25 @@ def test_siblings_answer_from_the_same_point_newest_first(store: Store) -> None:
 
     assert ids(store.continuations.siblings(session_id="s1", parent_id=None)) == [again.id, first.id]
     assert ids(store.continuations.siblings(session_id="s1", parent_id=first.id)) == [child.id]
+
+
+def test_of_many_siblings_and_equal_replies_the_newest_are_read(store: Store) -> None:
+    """All of it is read while other requests wait, so what one client sends must not make it longer."""
+    turns = [
+        add_turn(store, finished_at=float(number), reply_hash="said") for number in range(MOST_SIBLINGS + 9)
+    ]
+    siblings = store.continuations.siblings(session_id="s1", parent_id=None)
+    assert [turn.id for turn in siblings] == [turn.id for turn in reversed(turns[9:])]
+    same = store.continuations.replied_the_same("said", "me")
+    assert [turn.id for turn, _ in same] == [turn.id for turn in reversed(turns[-6:])]
+    assert all(messages == list(turns[0].messages) for _, messages in same)
+
+
+def test_a_history_that_is_too_long_to_compare_is_not_read(store: Store) -> None:
+    long = ({"role": "user", "content": "x" * 600_000},)
+    turn = add_turn(store, reply_hash="said", messages=long)
+    [(found, messages)] = store.continuations.replied_the_same("said", "me")
+    assert (found.id, messages) == (turn.id, [])
 
 
 def test_turns_are_listed_newest_first_and_by_session_and_state(store: Store) -> None:

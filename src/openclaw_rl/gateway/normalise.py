@@ -132,11 +132,14 @@ def _extend(so_far: str, form: list[Any]) -> str:
 
 
 def _without_thinking(text: str) -> str:
-    while (start := text.find(_THINK_OPEN)) >= 0:
+    spoken, position = [], 0
+    while (start := text.find(_THINK_OPEN, position)) >= 0:
+        spoken.append(text[position:start])
         end = text.find(_THINK_CLOSE, start)
-        text = text[:start] + (text[end + len(_THINK_CLOSE) :] if end >= 0 else "")
+        position = end + len(_THINK_CLOSE) if end >= 0 else len(text)
+    spoken.append(text[position:])
     # Templates that open the thought in the prompt leave only its end in the reply.
-    return text.rpartition(_THINK_CLOSE)[2].strip()
+    return "".join(spoken).rpartition(_THINK_CLOSE)[2].strip()
 
 
 def _normal_call(function: dict[str, Any]) -> list[Any]:

@@ -56,7 +56,8 @@ class Pairing:
         unseen = [turn for turn in siblings if turn.request_hash in asked and not goes_on]
         for turns, reason in ((retried, SUPERSEDED_BY_RETRY), (unseen, NOT_KEPT)):
             for turn in turns:
-                self._conversations.supersede(turn.id, reason)
+                if turn.is_waiting:
+                    self._conversations.supersede(turn.id, reason)
         real = real_messages(new_messages, stamped=conversation.stamped)
         # Without a parent nothing is shared: a session's new first message may be a new conversation.
         if parent is None or retried or unseen or not real:

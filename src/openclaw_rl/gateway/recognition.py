@@ -6,6 +6,7 @@ What is left must be evidence enough: short replies are said in many conversatio
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,13 @@ ENOUGH = 32
 """Bytes of text that must agree; a name of a file or a sentence is that long, a greeting is not."""
 _ENOUGH_AROUND = 16
 """The same for a reply that answers the very same request, and had something added."""
+_MOST_COMPARED = 32
+"""Messages before a reply that are compared: the nearest tell histories apart."""
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9]")
+_OUR_ID = re.compile(r"call[0-9a-f]{24}")
+_ID_PREFIX = re.compile(r"(?:functions|chatcmpl|toolu|tool|call|fc)*")
+_RANDOM_LENGTH, _RANDOM_CHARACTERS = 16, 8
+"""The random part of an id that no other call has: so long, of so many different characters."""
 
 
 def find_altered(
@@ -37,24 +45,61 @@ def find_altered(
 
 
 def find_moved(
-    stored: Continuations, conversation: Conversation, length: int, tenant: str, session_id: str | None = None
+    stored: Continuations,
+    conversation: Conversation,
+    length: int,
+    tenant: str,
+    session_id: str | None = None,
+    *,
+    least_before: int = 1,
 ) -> PlacedTurn | None:
-    """The turn that gave the same reply after other messages, if enough agrees to be sure."""
+    """The turn that gave the same reply after other messages, if enough agrees to be sure.
+
+    In a session that the client names, a reply that was given once needs no message before it that agrees.
+    Elsewhere strangers are answered in the same words: `least_before` bytes before the reply must agree,
+    and with one session only. A call's id that looks random stands for the bytes but not for the message
+    before; one that we made is proof by itself.
+    """
     reply, before = conversation.messages[length - 1], conversation.messages[: length - 1]
     reply_hash = conversation.reply_hash(reply)
     if not reply_hash:
         return None
     found = [
-        (_agreeing(before, Conversation.of(messages).messages), turn)
+        (_agreeing(before, Conversation.of(messages[-_MOST_COMPARED:]).messages), turn)
         for turn, messages in stored.replied_the_same(reply_hash, tenant, session_id)
     ]
     if not found:
         return None
     agreement, best = max(found, key=lambda one: (one[0], one[1].is_waiting, one[1].finished_at))
-    if any(call.get("id") for call in reply.get("tool_calls") or ()):
+    calls = reply.get("tool_calls") or ()
+    if any(_is_our_id(call) for call in calls):
         return best
-    told_apart = agreement > 0 or len(found) == 1
-    return best if told_apart and _size(reply) + agreement >= ENOUGH else None
+    sessions = {turn.session_id for agreeing, turn in found if agreeing == agreement}
+    told_apart = len(sessions) == 1 and (agreement > 0 or (session_id is not None and len(found) == 1))
+    if not told_apart:
+        return None
+    if any(_is_random_id(call) for call in calls):
+        return best
+    enough = _size(reply) + agreement >= ENOUGH and (session_id is not None or agreement >= least_before)
+    return best if enough else None
+
+
+def _is_our_id(call: dict[str, Any]) -> bool:
+    return bool(_OUR_ID.fullmatch(_letters(call.get("id")))) and _is_random_id(call)
+
+
+def _is_random_id(call: dict[str, Any]) -> bool:
+    """Whether the id is more than a number and the function's name, which come again in other replies."""
+    name = _letters((call.get("function") or {}).get("name"))
+    own = _ID_PREFIX.sub("", _letters(call.get("id")), count=1)
+    own = own.replace(name, "") if name else own
+    is_mixed = any(letter.isdigit() for letter in own) and any(letter.isalpha() for letter in own)
+    return is_mixed and len(own) >= _RANDOM_LENGTH and len(set(own)) >= _RANDOM_CHARACTERS
+
+
+def _letters(text: Any) -> str:
+    """Without what clients leave out of ids."""
+    return _NOT_IN_IDS.sub("", str(text or ""))
 
 
 def _is_altered(sent: list[Any], ours: list[Any]) -> bool:

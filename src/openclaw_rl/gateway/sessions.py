@@ -16,7 +16,7 @@ from itertools import islice
 from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.normalise import Conversation
 from openclaw_rl.gateway.pairing import Pairing
-from openclaw_rl.gateway.recognition import find_altered, find_moved
+from openclaw_rl.gateway.recognition import ENOUGH, find_altered, find_moved
 from openclaw_rl.model import Turn, TurnKind, TurnState
 from openclaw_rl.store import new_id
 from openclaw_rl.store.continuations import Continuations, PlacedTurn
@@ -27,7 +27,8 @@ DONE_HEADER = "X-Session-Done"
 _RESPONSE_PREFIXES = re.compile("^(chatcmpl-|msg_|resp_)")
 _OWN_FORM = re.compile(r"sess_[0-9a-f]{24}")
 _TRUE = frozenset({"1", "true", "yes", "on"})
-_PREFIXES_AT_ONCE = 8
+_PREFIXES_AT_ONCE = (8, 248)
+"""Prefixes looked up together after the longest: few at first, then the rest; older ones are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +135,13 @@ class Sessions:
                 found = found or find(self._continuations, conversation, length, tenant, session_id)
             if found is None and session_id is not None:
                 # The client may have given the session a new name, as it does when it shortens the history.
-                elsewhere = find_moved(self._continuations, conversation, length, tenant)
+                elsewhere = find_moved(self._continuations, conversation, length, tenant, least_before=ENOUGH)
                 found = elsewhere if elsewhere and elsewhere.is_waiting else None
             if found is not None:
                 return found, length
-        # A few at a time: the newest reply is another's, and the conversation may be long.
-        while batch := dict(islice(prefixes, _PREFIXES_AT_ONCE)):
+        # A few at first: the newest reply is another's, and the conversation may be long.
+        for number in _PREFIXES_AT_ONCE:
+            batch = dict(islice(prefixes, number))
             found = self._continuations.continued(list(batch), tenant, session_id)
             if found is not None:
                 return found, batch[found.conversation_hash]

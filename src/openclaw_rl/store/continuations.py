@@ -10,14 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, case, func, null, select
 
 from openclaw_rl.model import Message, TurnKind, TurnState
 from openclaw_rl.store import schema
 from openclaw_rl.store.database import Database
 
 _MOST_ALIKE = 20
-"""Turns with one reply or one request that are compared further, the newest first."""
+"""Turns with one request that are compared further, the newest first."""
+_MOST_HISTORIES = 6
+"""The same for turns with one reply, each with the messages before it."""
+_LONGEST_HISTORY = 500_000
+"""Characters of a request's stored messages beyond which they are not compared."""
+MOST_SIBLINGS = 256
+"""Turns from the same point that are looked at, the newest first: more than any edit or choice needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +68,22 @@ class Continuations:
         has decides. Among turns of equal hash, one still waiting for its next state is preferred, then
         the newest. Only turns of `session_id` are found where it is given.
         """
-        query = self._delivered(tenant, session_id).where(_TURNS.c.conversation_hash.in_(conversation_hashes))
-        with self._database.read() as connection:
-            found = [_placed(row) for row in connection.execute(query)]
+        if not conversation_hashes:
+            return None
         rank = {value: position for position, value in enumerate(conversation_hashes)}
-        return min(
-            found,
-            key=lambda turn: (rank[turn.conversation_hash], not turn.is_waiting, -turn.finished_at),
-            default=None,
+        query = (
+            self._delivered(tenant, session_id)
+            .where(_TURNS.c.conversation_hash.in_(conversation_hashes))
+            .order_by(
+                case(rank, value=_TURNS.c.conversation_hash),
+                _TURNS.c.state != TurnState.WAITING_NEXT_STATE.value,
+                _TURNS.c.finished_at.desc(),
+            )
+            .limit(1)
         )
+        with self._database.read() as connection:
+            found = connection.execute(query).first()
+        return _placed(found) if found else None
 
     def named(self, turn_id: str) -> PlacedTurn | None:
         """The turn of that id."""
@@ -86,7 +99,10 @@ class Continuations:
         return list(found or ())
 
     def siblings(self, *, session_id: str, parent_id: str | None) -> list[PlacedTurn]:
-        """The delivered main turns of a session that answer from the same point, newest first."""
+        """The delivered main turns of a session that answer from the same point, newest first.
+
+        At most `MOST_SIBLINGS`.
+        """
         same_parent = _TURNS.c.parent_id.is_(None) if parent_id is None else _TURNS.c.parent_id == parent_id
         query = (
             select(*_PLACE)
@@ -97,6 +113,7 @@ class Continuations:
                 _TURNS.c.state != TurnState.ABORTED.value,
             )
             .order_by(_TURNS.c.finished_at.desc())
+            .limit(MOST_SIBLINGS)
         )
         with self._database.read() as connection:
             return [_placed(row) for row in connection.execute(query)]
@@ -108,19 +125,22 @@ class Continuations:
         query = self._delivered(tenant, session_id, _TURNS.c.reply).where(
             _TURNS.c.request_hash == request_hash
         )
-        return self._newest(query)
+        return self._newest(query, _MOST_ALIKE)
 
     def replied_the_same(
         self, reply_hash: str, tenant: str, session_id: str | None = None
     ) -> list[tuple[PlacedTurn, list[Message]]]:
-        """Turns with the same reply, each with the messages of its request, newest first."""
-        query = self._delivered(tenant, session_id, _TURNS.c.messages).where(
-            _TURNS.c.reply_hash == reply_hash
-        )
-        return self._newest(query)
+        """Turns with the same reply, each with the messages of its request, newest first.
 
-    def _newest(self, query: Select[Any]) -> list[tuple[PlacedTurn, Any]]:
-        newest = query.order_by(_TURNS.c.finished_at.desc()).limit(_MOST_ALIKE)
+        A history that is too long to be compared is given as none.
+        """
+        is_short = func.length(_TURNS.c.messages) <= _LONGEST_HISTORY
+        messages = case((is_short, _TURNS.c.messages), else_=null())
+        query = self._delivered(tenant, session_id, messages).where(_TURNS.c.reply_hash == reply_hash)
+        return [(turn, found or []) for turn, found in self._newest(query, _MOST_HISTORIES)]
+
+    def _newest(self, query: Select[Any], most: int) -> list[tuple[PlacedTurn, Any]]:
+        newest = query.order_by(_TURNS.c.finished_at.desc()).limit(most)
         with self._database.read() as connection:
             return [(_placed(row), row[-1]) for row in connection.execute(newest)]
 
