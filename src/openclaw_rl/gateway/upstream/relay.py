@@ -19,10 +19,12 @@ from openclaw_rl.gateway.completion import HUNG_UP, SERVER_STOPPED
 from openclaw_rl.gateway.errors import ApiError, log_failure, server_error
 from openclaw_rl.gateway.upstream.connection import Forward, Upstream
 from openclaw_rl.gateway.upstream.events import EventReader
-from openclaw_rl.gateway.upstream.headers import Headers, to_caller
+from openclaw_rl.gateway.upstream.headers import Headers, can_be_decoded, not_recorded, to_caller
 from openclaw_rl.gateway.upstream.recording import Recording
 
 NOT_RECORDED = "The turn could not be recorded, so its answer was not given whole."
+
+UNKNOWN_CODING = "the upstream's answer has a Content-Encoding that cannot be read here"
 
 log = logging.getLogger(__name__)
 
@@ -123,6 +125,8 @@ class Relay(Response):
         try:
             if not answer.is_success:
                 self._recording, self._own_headers = None, []  # a refusal is no turn
+            if self._recording is not None and not can_be_decoded(answer.headers.multi_items()):
+                await self._give_up(self._recording, UNKNOWN_CODING)
             kind = answer.headers.get("content-type", "")
             self._is_stream = kind.startswith("text/event-stream")
             if self._recording is None:
@@ -169,10 +173,20 @@ class Relay(Response):
     async def _chunks(self, answer: httpx2.Response) -> AsyncIterator[bytes]:
         """Raises ApiError when the upstream breaks off."""
         try:
-            async for chunk in answer.aiter_bytes():
+            is_plain = can_be_decoded(answer.headers.multi_items())
+            async for chunk in answer.aiter_bytes() if is_plain else answer.aiter_raw():
                 yield chunk
         except httpx2.HTTPError as error:
             raise self._upstream.failure(error) from None
+
+    async def _give_up(self, recording: Recording, reason: str) -> None:
+        """Pass the rest on without recording it. Raises ApiError as `_kept` does."""
+        self._recording = None
+        self._traffic.not_recorded += 1
+        if self._started:  # the caller knows the turn's name
+            await self._kept(recording.end(reason))
+        else:
+            self._own_headers = [*self._own_headers, *not_recorded(reason)]
 
     async def _kept(self, keeping: Awaitable[None]) -> None:
         """Raises ApiError when a turn cannot be written: what is not recorded is not answered whole."""
@@ -189,7 +203,7 @@ class Relay(Response):
         self._started = True
         own = [*(self._recording.headers if self._recording else []), *self._own_headers]
         ours = {name.lower() for name, _ in own}
-        passed = to_caller(answer.headers, answer.headers.multi_items())
+        passed = to_caller(answer.headers.multi_items())
         coding = answer.headers.encoding
         headers = [(n.encode(coding), v.encode(coding)) for n, v in passed if n.lower() not in ours]
         headers += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in own]

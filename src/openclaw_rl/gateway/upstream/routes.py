@@ -23,13 +23,10 @@ from openclaw_rl.gateway.protocols.messages import MessagesRequest
 from openclaw_rl.gateway.protocols.responses import ResponsesRequest
 from openclaw_rl.gateway.upstream import chat, messages, responses
 from openclaw_rl.gateway.upstream.connection import Forward
-from openclaw_rl.gateway.upstream.headers import to_upstream
+from openclaw_rl.gateway.upstream.headers import Headers, not_recorded, to_upstream
 from openclaw_rl.gateway.upstream.recorder import Recorder
 from openclaw_rl.gateway.upstream.recording import Readers, Recording, place
 from openclaw_rl.gateway.upstream.relay import Relay
-
-NOT_RECORDED_HEADER = "X-Not-Recorded"
-_LONGEST_REASON = 300
 
 router = APIRouter()
 
@@ -104,25 +101,21 @@ async def _record(request: Request, tenant: str, read: Read, readers: Readers) -
 
 def _unrecorded(request: Request, raw: bytes, reason: str) -> Relay:
     recorder_of(request).traffic.not_recorded += 1
-    return _relay(request, raw, headers=[(NOT_RECORDED_HEADER, _in_a_header(reason))])
+    return _relay(request, raw, headers=not_recorded(reason))
 
 
 def _relay(
     request: Request,
     raw: bytes,
     recording: Recording | None = None,
-    headers: list[tuple[str, str]] | None = None,
+    headers: Headers | None = None,
 ) -> Relay:
     recorder = recorder_of(request)
     forward = Forward(
         request.method,
         request.scope["raw_path"].decode("ascii"),
         request.url.query,
-        to_upstream(request.headers, request.headers.items()),
+        to_upstream(request.headers.items()),
         raw,
     )
     return Relay(recorder.upstream, recorder.traffic, forward, recording, headers)
-
-
-def _in_a_header(reason: str) -> str:
-    return reason.encode("ascii", "backslashreplace").decode().replace("\n", " ")[:_LONGEST_REASON]
