@@ -117,6 +117,36 @@ def test_a_path_that_cannot_be_recorded_is_refused_and_not_asked_for(
     assert upstream.received == []
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "models/../../secret", "models/%2e%2E/secret", "models/..%2f..%2fsecret", "models/.", "models/a/./b",
+        "models/%252e%252e/secret", "models/..%5csecret", "models/a%5Cb", "models/..;a/secret",
+    ],
+)  # fmt: skip
+def test_a_path_that_climbs_out_of_the_base_url_is_refused(
+    recorder: RunningRecorder, upstream: OtherServer, path: str
+) -> None:
+    address = recorder.url.removeprefix("http://")
+    host, port = address.split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as raw:  # a client would tidy the path
+        head = f"GET /v1/{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+        raw.sendall(head.encode())
+        answer = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 404 ")
+    assert b"is not passed on" in answer
+    assert upstream.received == []
+
+
+@pytest.mark.parametrize("model", ["a..b", "...", "org%2Fmodel-1.5", "a;v=1"])
+def test_a_model_may_have_dots_in_its_name(
+    recorder: RunningRecorder, upstream: OtherServer, model: str
+) -> None:
+    upstream.answers.append(body({"id": model}))
+    assert recorder.http.get(f"/v1/models/{model}").status_code == 200
+    assert upstream.last.path == f"/v1/models/{model}"
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_refusal_passes_unchanged_and_leaves_no_turn(
     recorder: RunningRecorder, upstream: OtherServer, streamed: bool

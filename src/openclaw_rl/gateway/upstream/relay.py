@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field
 
@@ -24,9 +25,15 @@ from openclaw_rl.gateway.upstream.recording import Recording
 
 NOT_RECORDED = "The turn could not be recorded, so its answer was not given whole."
 
+TOO_LARGE = "the upstream's answer is larger than server.max_body_mb"
 UNKNOWN_CODING = "the upstream's answer has a Content-Encoding that cannot be read here"
 
 log = logging.getLogger(__name__)
+
+Chunks = AsyncIterator[bytes]
+
+_EVENTS = re.compile(rb"(\xef\xbb\xbf)?\s*(data|event|id|retry)?:")
+_ENOUGH = len(b"\xef\xbb\xbfevent:")
 
 
 @dataclass(slots=True)
@@ -127,48 +134,77 @@ class Relay(Response):
                 self._recording, self._own_headers = None, []  # a refusal is no turn
             if self._recording is not None and not can_be_decoded(answer.headers.multi_items()):
                 await self._give_up(self._recording, UNKNOWN_CODING)
-            kind = answer.headers.get("content-type", "")
+            kind = answer.headers.get("content-type", "").strip().lower()
             self._is_stream = kind.startswith("text/event-stream")
+            chunks = self._chunks(answer)
+            if self._recording is not None and not kind:
+                begun = [chunk async for chunk in _beginning(chunks)]
+                self._is_stream = bool(_EVENTS.match(b"".join(begun)))
+                chunks = _after(begun, chunks)
             if self._recording is None:
-                await self._start(send, answer)
-                async for chunk in self._chunks(answer):
-                    await self._send(send, chunk)
+                await self._pass_rest(send, answer, chunks)
             elif self._is_stream:
-                await self._pass_stream(send, answer, self._recording)
+                await self._pass_stream(send, answer, chunks, self._recording)
             else:
-                await self._pass_body(send, answer, self._recording)
+                await self._pass_body(send, answer, chunks, self._recording)
             await self._send(send, b"", more=False)
         finally:
             await answer.aclose()
 
-    async def _pass_stream(self, send: Send, answer: httpx2.Response, recording: Recording) -> None:
+    async def _pass_rest(self, send: Send, answer: httpx2.Response, chunks: Chunks) -> None:
+        """All that comes, unread."""
+        await self._start(send, answer)
+        async for chunk in chunks:
+            await self._send(send, chunk)
+
+    async def _pass_stream(
+        self, send: Send, answer: httpx2.Response, chunks: Chunks, recording: Recording
+    ) -> None:
         await self._start(send, answer)
         events = EventReader()
-        async for chunk in self._chunks(answer):
+        async for chunk in chunks:
             for data in events.feed(chunk):
-                recording.read(data)
+                await recording.read(data)
+            if events.held > recording.longest:
+                await self._give_up(recording, TOO_LARGE)
+                await self._pass_rest(send, answer, _after([chunk], chunks))
+                return
             # On disk before the caller reads that the reply has ended: its next request may follow at once.
             await self._kept(recording.keep_if_whole())
             await self._send(send, chunk)
         for data in events.finish():
-            recording.read(data)
+            await recording.read(data)
         await self._kept(recording.keep_if_whole())
-        await self._kept(recording.end())
+        await self._end(recording)
 
-    async def _pass_body(self, send: Send, answer: httpx2.Response, recording: Recording) -> None:
+    async def _pass_body(
+        self, send: Send, answer: httpx2.Response, chunks: Chunks, recording: Recording
+    ) -> None:
         body: list[bytes] = []
-        async for chunk in self._chunks(answer):
+        size = 0
+        async for chunk in chunks:
             if body or chunk.strip():
                 body.append(chunk)
+                size += len(chunk)
+                if size > recording.longest:
+                    await self._give_up(recording, TOO_LARGE)
+                    await self._pass_rest(send, answer, _after(body, chunks))
+                    return
                 continue
             # White space before a body shows that the server lives.
             await self._start(send, answer)
             await self._send(send, chunk)
         whole = b"".join(body)
-        recording.read(whole.decode(errors="replace"))
-        await self._kept(recording.end())
+        await recording.read(whole.decode(errors="replace").removeprefix("\ufeff"))
+        await self._end(recording)
         await self._start(send, answer)
         await self._send(send, whole)
+
+    async def _end(self, recording: Recording) -> None:
+        """Raises ApiError as `_kept` does."""
+        await self._kept(recording.end())
+        if recording.is_unreadable:
+            self._traffic.not_recorded += 1
 
     async def _chunks(self, answer: httpx2.Response) -> AsyncIterator[bytes]:
         """Raises ApiError when the upstream breaks off."""
@@ -211,3 +247,18 @@ class Relay(Response):
 
     async def _send(self, send: Send, chunk: bytes, *, more: bool = True) -> None:
         await send({"type": "http.response.body", "body": chunk, "more_body": more})
+
+
+async def _beginning(chunks: Chunks) -> Chunks:
+    """As many as it takes to tell a stream of events from a body."""
+    begun = b""
+    while len(begun.lstrip()) < _ENOUGH and (chunk := await anext(chunks, None)) is not None:
+        begun += chunk
+        yield chunk
+
+
+async def _after(begun: list[bytes], chunks: Chunks) -> Chunks:
+    for chunk in begun:
+        yield chunk
+    async for chunk in chunks:
+        yield chunk

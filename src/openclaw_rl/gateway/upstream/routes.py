@@ -6,8 +6,10 @@ made that nobody here can read is refused. Decides nothing about turns. Blocking
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from anyio import to_thread
 from fastapi import APIRouter, Request
@@ -67,6 +69,11 @@ async def openai_responses(request: Request, tenant: Tenant) -> Response:
 @router.post("/v1/messages/count_tokens")
 async def passed_on(request: Request, _: Tenant) -> Response:
     """The upstream's own answer; it holds no reply, so nothing is recorded."""
+    path = _path(request)
+    # As the upstream may read it: some decode twice, and some take a backslash or `..;` for their like.
+    segments = re.split(r"[/\\]", unquote(unquote(path)))
+    if any(segment.partition(";")[0] in (".", "..") for segment in segments) or "\\" in unquote(path):
+        raise not_found(f"{path} is not passed on: it leads elsewhere than it says.")
     raw = await bodies.read_body(request, recorder_of(request).body_limit)
     return _relay(request, raw)
 
@@ -96,7 +103,13 @@ async def _record(request: Request, tenant: str, read: Read, readers: Readers) -
     except (ValueError, TypeError, RecursionError):
         # JSON inside a string, such as a call's arguments, can be nested without end or hold anything.
         return _unrecorded(request, raw, "its messages cannot be read")
-    return _relay(request, raw, Recording(recorder.store, placed, readers))
+    return _relay(request, raw, Recording(recorder.store, placed, readers, recorder.body_limit))
+
+
+def _path(request: Request) -> str:
+    """As it came."""
+    raw: bytes = request.scope["raw_path"]
+    return raw.decode("ascii")
 
 
 def _unrecorded(request: Request, raw: bytes, reason: str) -> Relay:
@@ -113,7 +126,7 @@ def _relay(
     recorder = recorder_of(request)
     forward = Forward(
         request.method,
-        request.scope["raw_path"].decode("ascii"),
+        _path(request),
         request.url.query,
         to_upstream(request.headers.items()),
         raw,
