@@ -12,10 +12,12 @@ import pytest
 from answers import assistant, chat_body, chunk, user
 from other_server import Answer, OtherServer, body, stream
 from running_recorder import KEY, RunningRecorder, running_recorder
+from starlette.datastructures import Headers as StarletteHeaders
 
 from openclaw_rl.config import ConfigError, Settings
 from openclaw_rl.folder_key import FILE, FolderKey
 from openclaw_rl.gateway.app import create_recording_app
+from openclaw_rl.gateway.upstream.callers import Callers
 from openclaw_rl.gateway.upstream.connection import base_url
 from openclaw_rl.store import Store
 
@@ -41,6 +43,52 @@ def test_the_same_words_of_two_callers_never_join(
     listed = httpx2.get(f"{recorder.url}/v1/admin/turns", headers={header.replace("_", "-"): "Bearer two"})
     assert [turn["turn_id"] for turn in listed.json()["data"]] == [other.id]
     assert httpx2.get(f"{recorder.url}/v1/admin/turns").json()["data"] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x-litellm-api-key", "ocp-apim-subscription-key", "x-goog-api-key", "cf-aig-authorization",
+        "X-Auth-Token", "helicone-auth", "x-vendor-apikey",
+    ],
+)  # fmt: skip
+def test_a_header_of_any_providers_name_tells_callers_apart(recorder: RunningRecorder, name: str) -> None:
+    assert len({tenant(recorder, {name: value}) for value in ("one", "two")} | {tenant(recorder)}) == 3
+    twice = [(name, "one"), (name, "two")]
+    assert tenant(recorder, twice) not in {tenant(recorder, {name: "one"}), tenant(recorder, twice[::-1][:1])}
+
+
+@pytest.mark.parametrize("name", ["key", "api_key", "api-key", "subscription-key", "access_token", "%6Bey"])
+def test_a_key_in_the_query_tells_callers_apart(
+    recorder: RunningRecorder, upstream: OtherServer, name: str
+) -> None:
+    upstream.answers += [body(chat_body("hello"))] * 3
+    conversation = [user("hi"), assistant("hello"), user("wrong")]
+
+    def ask_with(query: str, *messages: Any) -> Any:
+        sent = {"model": "big", "messages": list(messages)}
+        return recorder.turn(recorder.http.post(f"/v1/chat/completions?{query}", json=sent))
+
+    first = ask_with(f"v=1&{name}=AAA", user("hi"))
+    other = ask_with(f"v=1&{name}=BBB", *conversation)
+    assert (other.parent_id, other.session_id == first.session_id) == (None, False)
+    assert ask_with(f"{name}=AAA&v=2", *conversation).parent_id == first.id
+    listed = recorder.http.get(f"/v1/admin/turns?{name}=BBB&limit=5").json()["data"]
+    assert [turn["turn_id"] for turn in listed] == [other.id]
+
+
+def test_what_differs_with_every_request_is_no_credential(recorder: RunningRecorder) -> None:
+    odd = {"Idempotency-Key": "1", "X-Request-Id": "2", "X-Max-Tokens": "3"}
+    assert tenant(recorder, odd) == tenant(recorder)
+    assert tenant(recorder, query="limit=3&monkey=1") == tenant(recorder)
+
+
+def tenant(recorder: RunningRecorder, headers: Any = None, query: str = "") -> str:
+    """The name under which the recorder knows who sends these headers."""
+    shown = httpx2.Headers(headers).raw
+    settings = Settings(data_dir=recorder.folder, upstream={"url": recorder.url})
+    given = StarletteHeaders(raw=[(name.lower(), value) for name, value in shown])
+    return Callers(settings).tenant_of(given, query)
 
 
 def test_a_conversation_goes_on_after_a_restart(tmp_path: Path, upstream: OtherServer) -> None:

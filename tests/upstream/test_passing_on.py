@@ -17,6 +17,8 @@ from running_recorder import KEY, RunningRecorder, running_recorder
 
 from openclaw_rl.model import TurnState
 
+ASKED = {"model": "big", "messages": [user("q")], "input": "q"}
+
 
 def test_a_body_passes_byte_for_byte_with_unknown_fields_and_odd_spacing(
     recorder: RunningRecorder, upstream: OtherServer
@@ -115,6 +117,36 @@ def test_a_path_that_cannot_be_recorded_is_refused_and_not_asked_for(
     assert upstream.received == []
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "models/../../secret", "models/%2e%2E/secret", "models/..%2f..%2fsecret", "models/.", "models/a/./b",
+        "models/%252e%252e/secret", "models/..%5csecret", "models/a%5Cb", "models/..;a/secret",
+    ],
+)  # fmt: skip
+def test_a_path_that_climbs_out_of_the_base_url_is_refused(
+    recorder: RunningRecorder, upstream: OtherServer, path: str
+) -> None:
+    address = recorder.url.removeprefix("http://")
+    host, port = address.split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as raw:  # a client would tidy the path
+        head = f"GET /v1/{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+        raw.sendall(head.encode())
+        answer = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 404 ")
+    assert b"is not passed on" in answer
+    assert upstream.received == []
+
+
+@pytest.mark.parametrize("model", ["a..b", "...", "org%2Fmodel-1.5", "a;v=1"])
+def test_a_model_may_have_dots_in_its_name(
+    recorder: RunningRecorder, upstream: OtherServer, model: str
+) -> None:
+    upstream.answers.append(body({"id": model}))
+    assert recorder.http.get(f"/v1/models/{model}").status_code == 200
+    assert upstream.last.path == f"/v1/models/{model}"
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_refusal_passes_unchanged_and_leaves_no_turn(
     recorder: RunningRecorder, upstream: OtherServer, streamed: bool
@@ -187,6 +219,69 @@ def test_a_compressed_answer_is_passed_on_plain_and_recorded(
     assert answer.json() == chat_body("ok")
     assert "content-encoding" not in answer.headers
     assert recorder.turn(answer).reply["content"] == "ok"
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, br", "made-up"])
+@pytest.mark.parametrize("media_type", ["application/json", "text/event-stream"])
+def test_a_coding_that_cannot_be_read_passes_as_it_came_and_is_not_recorded(
+    recorder: RunningRecorder, upstream: OtherServer, coding: str, media_type: str
+) -> None:
+    packed = b"\x8b\x00\xff not for us"
+    headers = [("content-type", media_type), ("content-encoding", coding)]
+    upstream.answers.append(Answer([packed], headers=headers))
+    request = {"model": "big", "messages": [user("q")]}
+    with recorder.http.stream("POST", "/v1/chat/completions", json=request) as answer:
+        assert b"".join(answer.iter_raw()) == packed
+    assert (answer.status_code, answer.headers["content-encoding"]) == (200, coding)
+    assert "Content-Encoding" in answer.headers["x-not-recorded"]
+    assert "x-turn-id" not in answer.headers
+    assert recorder.turns() == []
+    assert recorder.http.get("/v1/admin/status").json()["not_recorded"] == 1
+
+
+@pytest.mark.parametrize("path", ["models", "embeddings", "chat/completions"])
+def test_an_answer_that_breaks_off_before_its_length_ends_at_once(
+    recorder: RunningRecorder, upstream: OtherServer, path: str
+) -> None:
+    headers = [*JSON, ("content-length", "99999")]
+    upstream.answers.append(Answer([b" \n", b'{"a'], headers=headers, pause=0.05, breaks=True))
+    method = "GET" if path == "models" else "POST"
+    answer = recorder.http.request(method, f"/v1/{path}", json=ASKED, timeout=5)
+    assert "content-length" not in answer.headers
+    assert "broke off" in answer.text
+
+
+def test_a_length_that_is_not_the_answers_own_is_not_passed_on(recorder: RunningRecorder) -> None:
+    whole = json.dumps(chat_body("ok")).encode()
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 3\r\n"
+    answer = b"%btransfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (head, len(whole), whole)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                while not connection.recv(65536).endswith(b"}"):
+                    pass
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with running_recorder(recorder.folder / "other", f"http://127.0.0.1:{port}") as behind:
+            given = behind.chat(user("q"))
+        thread.join(10)
+    assert given.json() == chat_body("ok")
+    assert "content-length" not in given.headers
+
+
+def test_every_connection_header_names_what_stays(recorder: RunningRecorder, upstream: OtherServer) -> None:
+    connection = [("Connection", "X-One"), ("Connection", "keep-alive, X-Two")]
+    upstream.answers.append(body({}, x_one="1", x_two="2", x_three="3"))
+    upstream.answers[0].headers += connection
+    hops = [("X-One", "1"), ("X-Two", "2"), ("X-Three", "3")]
+    answer = recorder.http.get("/v1/models", headers=[*connection, *hops])
+    for headers in (upstream.last.headers, answer.headers):
+        assert {"x-one", "x-two", "x-three"} & {name.lower() for name in headers} == {"x-three"}
 
 
 def test_white_space_that_keeps_a_plain_answer_alive_passes_at_once(

@@ -22,9 +22,10 @@ from answers import (
     user,
 )
 from anthropic import Anthropic
-from other_server import Answer, OtherServer, body, stream
-from running_recorder import KEY, RunningRecorder
+from other_server import EVENTS, Answer, OtherServer, body, stream
+from running_recorder import KEY, RunningRecorder, running_recorder
 
+from openclaw_rl.gateway.upstream.recording import LARGE_BODY, UNREADABLE
 from openclaw_rl.model import OTHER_MODEL, Judgement, TurnKind, TurnState, Vote
 
 TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
@@ -329,6 +330,147 @@ def test_an_answer_of_any_form_passes_and_is_recorded_as_what_it_is(
     assert (answer.status_code, answer.json()) == (200, odd)
     (turn,) = recorder.turns()
     assert turn.state is TurnState.ABORTED
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    "choice",
+    [
+        b'{"index":1e999,"message":{"content":"a"},"finish_reason":"stop"}',
+        b'{"index":NaN,"message":{"content":"a"},"finish_reason":"stop"}',
+        b'{"index":[1],"message":{"content":"a"},"finish_reason":"stop"}',
+    ],
+)
+def test_whatever_an_answer_holds_it_passes_and_is_counted(
+    recorder: RunningRecorder, upstream: OtherServer, choice: bytes, streamed: bool
+) -> None:
+    said = b'{"id":"x","choices":[%b]}' % choice
+    events = b"data: %b\n\ndata: [DONE]\n\n" % said
+    upstream.answers.append(Answer([events], headers=list(EVENTS)) if streamed else Answer([said]))
+    answer = recorder.chat(user("q"), stream=streamed)
+    assert (answer.status_code, answer.content) == (200, events if streamed else said)
+    (turn,) = recorder.turns()
+    assert (turn.state, turn.state_reason) == (TurnState.ABORTED, UNREADABLE)
+    assert recorder.http.get("/v1/admin/status").json()["not_recorded"] == 1
+
+
+@pytest.mark.parametrize("odd", ["1e999", "NaN", '"\\ud800"'])
+def test_usage_that_json_has_no_form_for_is_left_out(
+    recorder: RunningRecorder, upstream: OtherServer, odd: str
+) -> None:
+    said = json.dumps({**chat_body("ok"), "usage": {"cost": "ODD"}}).replace('"ODD"', odd).encode()
+    upstream.answers.append(Answer([said]))
+    answer = recorder.chat(user("q"))
+    assert answer.content == said
+    turn = recorder.turn(answer)
+    assert (turn.reply["content"], turn.state) == ("ok", TurnState.WAITING_NEXT_STATE)
+    assert recorder.store.recordings.usage(turn.id) is None
+
+
+@pytest.mark.parametrize("where", ["content", "arguments", "name", "id"])
+def test_half_a_character_in_a_reply_loses_no_answer(
+    recorder: RunningRecorder, upstream: OtherServer, where: str
+) -> None:
+    message: dict[str, Any] = {"content": "\ud800"}
+    if where != "content":
+        function = {"name": "ls", "arguments": "{}", where: "\ud800"}
+        message = {
+            "content": None,
+            "tool_calls": [{"id": function.pop("id", "call_1"), "function": function}],
+        }
+    whole = chat_body("", **message)
+    upstream.answers.append(body(whole))
+    answer = recorder.chat(user("q"))
+    assert (answer.status_code, answer.json()) == (200, whole)
+    assert len(recorder.turns()) == 1
+
+
+def test_what_fails_while_a_turn_is_made_loses_no_answer(
+    recorder: RunningRecorder, upstream: OtherServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: Any, reply: Any) -> str:
+        if reply.get("content"):
+            raise ArithmeticError
+        return "hash"
+
+    monkeypatch.setattr("openclaw_rl.gateway.normalise.Conversation.reply_hash", fails)
+    upstream.answers.append(body(chat_body("ok")))
+    assert recorder.chat(user("q")).json() == chat_body("ok")
+    assert recorder.aborted().state_reason == UNREADABLE
+    assert recorder.http.get("/v1/admin/status").json()["not_recorded"] == 1
+
+
+@pytest.mark.parametrize("media_type", ["Text/Event-Stream", "TEXT/EVENT-STREAM; charset=utf-8", None])
+@pytest.mark.parametrize("begins", [b"", b"\xef\xbb\xbf", b": hello\n\n", b"\n"])
+def test_a_stream_is_known_for_one(
+    recorder: RunningRecorder, upstream: OtherServer, media_type: str | None, begins: bytes
+) -> None:
+    said = stream(chunk(content="a"), chunk(content="b"), chunk("stop"))
+    said.chunks[:1] = [begins, said.chunks[0][:3], said.chunks[0][3:]]
+    said.headers = [("content-type", media_type)] if media_type else []
+    upstream.answers.append(said)
+    answer = recorder.chat(user("q"), stream=True)
+    assert answer.content == b"".join(said.chunks)
+    assert recorder.turn(answer).reply["content"] == "ab"
+
+
+@pytest.mark.parametrize("whole", [b"{}", b"", json.dumps(chat_body("ok")).encode()])
+def test_a_body_without_a_type_is_a_body(
+    recorder: RunningRecorder, upstream: OtherServer, whole: bytes
+) -> None:
+    upstream.answers.append(Answer([whole[:5], whole[5:]], headers=[]))
+    answer = recorder.chat(user("q"))
+    assert answer.content == whole
+    assert recorder.turn(answer).reply["content"] == ("ok" if len(whole) > 2 else "")
+
+
+def test_choices_that_nobody_asked_for_are_no_part_of_the_turn(
+    recorder: RunningRecorder, upstream: OtherServer
+) -> None:
+    upstream.answers.append(
+        stream(
+            chunk(content="other", index=7), chunk("stop", index=7), chunk("stop", index=-1),
+            chunk(content="mine"), chunk("stop"),
+        )
+    )  # fmt: skip
+    recorder.chat(user("q"), stream=True)
+    (turn,) = recorder.turns()
+    assert (turn.reply["content"], turn.state) == ("mine", TurnState.WAITING_NEXT_STATE)
+
+
+def test_an_answer_beyond_the_limit_passes_and_is_not_recorded(tmp_path: Path, upstream: OtherServer) -> None:
+    with running_recorder(tmp_path, upstream.url, max_body_mb=0.01) as recorder:
+        whole = json.dumps(chat_body("long " * 9000)).encode()
+        upstream.answers.append(Answer([whole[:9], whole[9:30000], whole[30000:]]))
+        answer = recorder.chat(user("q"))
+        assert answer.content == whole
+        assert "server.max_body_mb" in answer.headers["x-not-recorded"]
+        assert recorder.turns() == []
+        endless = Answer([b"data: " + b"x" * 9000, b"x" * 9000, b"x\n\n"], headers=list(EVENTS), pause=0.05)
+        upstream.answers.append(endless)
+        streamed = recorder.chat(user("q"), stream=True)
+        assert streamed.content == b"".join(endless.chunks)
+        assert "server.max_body_mb" in recorder.turn(streamed).state_reason, "its name was told before"
+        assert recorder.http.get("/v1/admin/status").json()["not_recorded"] == 2
+
+
+def test_a_large_answer_is_read_beside_the_streams_of_others(
+    recorder: RunningRecorder, upstream: OtherServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads, threads = json.loads, {}
+
+    def noted(text: Any, **how: Any) -> Any:
+        if isinstance(text, str) and "chatcmpl-" in text:
+            threads[len(text) > LARGE_BODY] = threading.get_ident()
+        return loads(text, **how)
+
+    upstream.answers += [body(chat_body("short")), body(chat_body("long " * LARGE_BODY))]
+    monkeypatch.setattr(json, "loads", noted)
+    short, long = recorder.chat(user("q")), recorder.chat(user("q"))
+    monkeypatch.undo()
+    assert len(recorder.turn(long).reply["content"]) > LARGE_BODY
+    assert recorder.turn(short).reply["content"] == "short"
+    assert threads[True] != threads[False]
 
 
 def test_feedback_names_a_reply_by_the_upstreams_id(recorder: RunningRecorder, upstream: OtherServer) -> None:

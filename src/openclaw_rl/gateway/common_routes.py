@@ -26,7 +26,7 @@ def gateway_of(request: Request) -> Gateway:
 
 
 def tenant_of(request: Request) -> str:
-    return gateway_of(request).tenant_of(request.headers)
+    return gateway_of(request).tenant_of(request.headers, request.url.query)
 
 
 Tenant = Annotated[str, Depends(tenant_of)]

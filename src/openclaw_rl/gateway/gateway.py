@@ -33,8 +33,11 @@ class Gateway(ABC):
         return self.settings.server.url
 
     @abstractmethod
-    def tenant_of(self, headers: Mapping[str, str]) -> str:
-        """The tenant that a request stands for; raises ApiError when it may not ask."""
+    def tenant_of(self, headers: Mapping[str, str], query: str) -> str:
+        """The tenant that a request stands for, by its headers and its raw query.
+
+        Raises ApiError when it may not ask.
+        """
 
     @property
     @abstractmethod

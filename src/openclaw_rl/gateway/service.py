@@ -48,7 +48,7 @@ class Service(Gateway):
         self._running: set[RunningTurn] = set()
         self._sampled_by_ended = 0
 
-    def tenant_of(self, headers: Mapping[str, str]) -> str:
+    def tenant_of(self, headers: Mapping[str, str], _: str) -> str:
         return self._keys.tenant_of(headers)
 
     @property

@@ -33,7 +33,7 @@ def read_event(reply: Reply, event: Mapping[str, Any]) -> None:
     reply.note(event)
     reply.failed = reply.failed or bool(event.get("error"))
     for given in event.get("choices") or ():
-        choice = reply.choices[int(given.get("index") or 0)]
+        choice = reply.choice(int(given.get("index") or 0))
         _read_message(choice, given.get("delta") or given.get("message") or {})
         choice.finish(given.get("finish_reason"))
 

@@ -6,11 +6,13 @@ would no longer be true.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from openclaw_rl.gateway.auth import KEY_HEADER
 
 Headers = list[tuple[str, str]]
+
+NOT_RECORDED_HEADER = "X-Not-Recorded"
 
 _OF_THE_CONNECTION = frozenset(
     {
@@ -38,27 +40,40 @@ _FOR_US = frozenset(
         "x-turn-type",
     }
 )
-_OF_THE_UPSTREAM = frozenset({"alt-svc", "date", "server"})
-_OF_THE_CODING = frozenset({"content-encoding", "content-length"})
+# A length is no promise that we can keep: an answer that breaks off ends in an error.
+_OF_THE_UPSTREAM = frozenset({"alt-svc", "content-length", "date", "server"})
+_CODINGS = frozenset({"", "deflate", "gzip", "identity"})
+_LONGEST_REASON = 300
 
 
-def to_upstream(given: Mapping[str, str], pairs: Iterable[tuple[str, str]]) -> Headers:
-    """A caller's headers as the upstream gets them; `pairs` are those of `given`, with repetitions."""
-    left_out = _FOR_US | _OF_THE_CONNECTION | _named(given.get("connection", ""))
-    return [*(_without(pairs, left_out)), ("accept-encoding", "identity")]
+def to_upstream(given: Headers) -> Headers:
+    """A caller's headers as the upstream gets them; both with repetitions."""
+    return [*_without(given, _FOR_US), ("accept-encoding", "identity")]
 
 
-def to_caller(given: Mapping[str, str], pairs: Iterable[tuple[str, str]]) -> Headers:
+def to_caller(given: Headers) -> Headers:
     """The upstream's headers as the caller gets them."""
-    left_out = _OF_THE_UPSTREAM | _OF_THE_CONNECTION | _named(given.get("connection", ""))
-    if "content-encoding" in given:  # compressed all the same; it is passed on plain
-        left_out |= _OF_THE_CODING
-    return _without(pairs, left_out)
+    # Compressed all the same; what can be read is passed on plain.
+    return _without(given, _OF_THE_UPSTREAM | ({"content-encoding"} if can_be_decoded(given) else set()))
 
 
-def _named(connection: str) -> frozenset[str]:
-    return frozenset(name.strip().lower() for name in connection.split(","))
+def can_be_decoded(given: Headers) -> bool:
+    """Whether a body with these headers can be read; any other is passed on as it came."""
+    return _tokens(given, "content-encoding") <= _CODINGS
 
 
-def _without(pairs: Iterable[tuple[str, str]], left_out: frozenset[str]) -> Headers:
-    return [(name, value) for name, value in pairs if name.lower() not in left_out]
+def not_recorded(reason: str) -> Headers:
+    """What tells a caller that its turn is not kept, and why."""
+    said = reason.encode("ascii", "backslashreplace").decode().replace("\n", " ")
+    return [(NOT_RECORDED_HEADER, said[:_LONGEST_REASON])]
+
+
+def _tokens(given: Headers, header: str) -> frozenset[str]:
+    """What a list says, in however many headers it was sent."""
+    lists = [value for name, value in given if name.lower() == header]
+    return frozenset(token.strip().lower() for value in lists for token in value.split(","))
+
+
+def _without(given: Headers, names: Iterable[str]) -> Headers:
+    left_out = _OF_THE_CONNECTION | _tokens(given, "connection") | frozenset(names)
+    return [(name, value) for name, value in given if name.lower() not in left_out]

@@ -26,8 +26,8 @@ class Recorder(Gateway):
         self.traffic = Traffic()
         self._callers = Callers(settings)
 
-    def tenant_of(self, headers: Mapping[str, str]) -> str:
-        return self._callers.tenant_of(headers)
+    def tenant_of(self, headers: Mapping[str, str], query: str) -> str:
+        return self._callers.tenant_of(headers, query)
 
     @property
     def facts(self) -> dict[str, int | str]:

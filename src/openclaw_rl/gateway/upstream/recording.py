@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,9 +28,13 @@ from openclaw_rl.store.recordings import Usage
 
 BROKE_OFF = "the upstream's answer broke off"
 REPORTED_ERROR = "the upstream reported an error within its answer"
+LARGE_BODY = 256 * 1024
+"""Characters from which JSON is read in a thread, so that nobody else's stream waits."""
 UNREADABLE = "the upstream's answer has a form that cannot be read"
 _ABORTED = "aborted"
 _DONE = "the client said that it is done"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +83,15 @@ def place(sessions: Sessions, tenant: str, headers: Mapping[str, str], request: 
 class Recording:
     """Takes in what the upstream answers, and stores it once."""
 
-    def __init__(self, store: Store, placed: Placed, readers: Readers) -> None:
+    def __init__(self, store: Store, placed: Placed, readers: Readers, longest: int) -> None:
+        """Bodies and single events of more than `longest` bytes should not be given to it."""
+        self.longest = longest
+        self.is_unreadable = False
+        """Something was said that could not be taken in; the turn is stored as aborted."""
         self._store = store
         self._placed = placed
         self._readers = readers
-        self._reply = Reply()
-        self._unreadable = False
+        self._reply = Reply(len(placed.turn_ids))
         self._done = False  # a stream said itself that it is
         self._storing: asyncio.Task[None] | None = None
         self._usage: Usage | None = None
@@ -94,22 +102,21 @@ class Recording:
         turns = ", ".join(self._placed.turn_ids)
         return [("x-session-id", self._placed.place.session_id), ("x-turn-id", turns)]
 
-    def read(self, text: str) -> None:
-        """An event's data, or a plain body."""
+    async def read(self, text: str) -> None:
+        """An event's data, or a plain body. Raises nothing: whatever is said, it is passed on."""
         if text.strip() == "[DONE]":
             self._done = True
             self._readers.done(self._reply)
             return
         try:
-            said = json.loads(text)
+            said = json.loads(text) if len(text) < LARGE_BODY else await to_thread.run_sync(json.loads, text)
         except (ValueError, RecursionError):
             return  # no event of any protocol, but some server's way to stay alive
         try:
             if isinstance(said, dict):
                 self._readers.event(self._reply, said)
-        except (ValueError, TypeError, AttributeError, LookupError):
-            # Whatever another server sends is passed on; only the record of it suffers.
-            self._unreadable = True
+        except Exception as error:  # noqa: BLE001 - whatever another server sends, only the record suffers
+            self._cannot_read(error)
 
     async def keep_if_whole(self) -> None:
         """Store the turns once all have come to their end, and later what is said of usage after that.
@@ -117,7 +124,7 @@ class Recording:
         Raises whatever the store does.
         """
         if self._storing is None:
-            if self._done or self._reply.is_whole(len(self._placed.turn_ids)):
+            if self._done or self._reply.is_whole:
                 await self.end()
         elif self._reply.usage is not None and self._reply.usage != self._usage:
             self._usage = self._reply.usage
@@ -130,17 +137,27 @@ class Recording:
         """
         if self._storing is None:
             self._usage = self._reply.usage
-            turns = self._turns(failure)
+            try:
+                turns = self._turns(failure)
+            except Exception as error:  # noqa: BLE001 - as above
+                self._cannot_read(error)
+                self._reply = Reply(len(self._placed.turn_ids))
+                turns = self._turns(failure)
             self._storing = asyncio.create_task(to_thread.run_sync(self._record, turns))
         # A request that is cancelled meanwhile must not leave its turn unwritten, nor written twice.
         await asyncio.shield(self._storing)
 
+    def _cannot_read(self, error: Exception) -> None:
+        self.is_unreadable = self._storing is None  # what is stored was read
+        # Its text could quote the answer.
+        log.warning("an answer of the upstream cannot be recorded (%s)", type(error).__name__)
+
     def _turns(self, failure: str) -> list[Turn]:
-        if self._unreadable:
+        if self.is_unreadable:
             failure = UNREADABLE
         elif self._reply.failed:
             failure = REPORTED_ERROR
-        is_sound = not (self._unreadable or self._reply.failed)
+        is_sound = not (self.is_unreadable or self._reply.failed)
         # A server may give fewer choices than it was asked for.
         choices = [self._reply.choices[index] for index in sorted(self._reply.choices)] or [Choice()]
         return [

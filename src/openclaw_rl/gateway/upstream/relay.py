@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field
 
@@ -19,12 +20,20 @@ from openclaw_rl.gateway.completion import HUNG_UP, SERVER_STOPPED
 from openclaw_rl.gateway.errors import ApiError, log_failure, server_error
 from openclaw_rl.gateway.upstream.connection import Forward, Upstream
 from openclaw_rl.gateway.upstream.events import EventReader
-from openclaw_rl.gateway.upstream.headers import Headers, to_caller
+from openclaw_rl.gateway.upstream.headers import Headers, can_be_decoded, not_recorded, to_caller
 from openclaw_rl.gateway.upstream.recording import Recording
 
 NOT_RECORDED = "The turn could not be recorded, so its answer was not given whole."
 
+TOO_LARGE = "the upstream's answer is larger than server.max_body_mb"
+UNKNOWN_CODING = "the upstream's answer has a Content-Encoding that cannot be read here"
+
 log = logging.getLogger(__name__)
+
+Chunks = AsyncIterator[bytes]
+
+_EVENTS = re.compile(rb"(\xef\xbb\xbf)?\s*(data|event|id|retry)?:")
+_ENOUGH = len(b"\xef\xbb\xbfevent:")
 
 
 @dataclass(slots=True)
@@ -123,56 +132,97 @@ class Relay(Response):
         try:
             if not answer.is_success:
                 self._recording, self._own_headers = None, []  # a refusal is no turn
-            kind = answer.headers.get("content-type", "")
+            if self._recording is not None and not can_be_decoded(answer.headers.multi_items()):
+                await self._give_up(self._recording, UNKNOWN_CODING)
+            kind = answer.headers.get("content-type", "").strip().lower()
             self._is_stream = kind.startswith("text/event-stream")
+            chunks = self._chunks(answer)
+            if self._recording is not None and not kind:
+                begun = [chunk async for chunk in _beginning(chunks)]
+                self._is_stream = bool(_EVENTS.match(b"".join(begun)))
+                chunks = _after(begun, chunks)
             if self._recording is None:
-                await self._start(send, answer)
-                async for chunk in self._chunks(answer):
-                    await self._send(send, chunk)
+                await self._pass_rest(send, answer, chunks)
             elif self._is_stream:
-                await self._pass_stream(send, answer, self._recording)
+                await self._pass_stream(send, answer, chunks, self._recording)
             else:
-                await self._pass_body(send, answer, self._recording)
+                await self._pass_body(send, answer, chunks, self._recording)
             await self._send(send, b"", more=False)
         finally:
             await answer.aclose()
 
-    async def _pass_stream(self, send: Send, answer: httpx2.Response, recording: Recording) -> None:
+    async def _pass_rest(self, send: Send, answer: httpx2.Response, chunks: Chunks) -> None:
+        """All that comes, unread."""
+        await self._start(send, answer)
+        async for chunk in chunks:
+            await self._send(send, chunk)
+
+    async def _pass_stream(
+        self, send: Send, answer: httpx2.Response, chunks: Chunks, recording: Recording
+    ) -> None:
         await self._start(send, answer)
         events = EventReader()
-        async for chunk in self._chunks(answer):
+        async for chunk in chunks:
             for data in events.feed(chunk):
-                recording.read(data)
+                await recording.read(data)
+            if events.held > recording.longest:
+                await self._give_up(recording, TOO_LARGE)
+                await self._pass_rest(send, answer, _after([chunk], chunks))
+                return
             # On disk before the caller reads that the reply has ended: its next request may follow at once.
             await self._kept(recording.keep_if_whole())
             await self._send(send, chunk)
         for data in events.finish():
-            recording.read(data)
+            await recording.read(data)
         await self._kept(recording.keep_if_whole())
-        await self._kept(recording.end())
+        await self._end(recording)
 
-    async def _pass_body(self, send: Send, answer: httpx2.Response, recording: Recording) -> None:
+    async def _pass_body(
+        self, send: Send, answer: httpx2.Response, chunks: Chunks, recording: Recording
+    ) -> None:
         body: list[bytes] = []
-        async for chunk in self._chunks(answer):
+        size = 0
+        async for chunk in chunks:
             if body or chunk.strip():
                 body.append(chunk)
+                size += len(chunk)
+                if size > recording.longest:
+                    await self._give_up(recording, TOO_LARGE)
+                    await self._pass_rest(send, answer, _after(body, chunks))
+                    return
                 continue
             # White space before a body shows that the server lives.
             await self._start(send, answer)
             await self._send(send, chunk)
         whole = b"".join(body)
-        recording.read(whole.decode(errors="replace"))
-        await self._kept(recording.end())
+        await recording.read(whole.decode(errors="replace").removeprefix("\ufeff"))
+        await self._end(recording)
         await self._start(send, answer)
         await self._send(send, whole)
+
+    async def _end(self, recording: Recording) -> None:
+        """Raises ApiError as `_kept` does."""
+        await self._kept(recording.end())
+        if recording.is_unreadable:
+            self._traffic.not_recorded += 1
 
     async def _chunks(self, answer: httpx2.Response) -> AsyncIterator[bytes]:
         """Raises ApiError when the upstream breaks off."""
         try:
-            async for chunk in answer.aiter_bytes():
+            is_plain = can_be_decoded(answer.headers.multi_items())
+            async for chunk in answer.aiter_bytes() if is_plain else answer.aiter_raw():
                 yield chunk
         except httpx2.HTTPError as error:
             raise self._upstream.failure(error) from None
+
+    async def _give_up(self, recording: Recording, reason: str) -> None:
+        """Pass the rest on without recording it. Raises ApiError as `_kept` does."""
+        self._recording = None
+        self._traffic.not_recorded += 1
+        if self._started:  # the caller knows the turn's name
+            await self._kept(recording.end(reason))
+        else:
+            self._own_headers = [*self._own_headers, *not_recorded(reason)]
 
     async def _kept(self, keeping: Awaitable[None]) -> None:
         """Raises ApiError when a turn cannot be written: what is not recorded is not answered whole."""
@@ -189,7 +239,7 @@ class Relay(Response):
         self._started = True
         own = [*(self._recording.headers if self._recording else []), *self._own_headers]
         ours = {name.lower() for name, _ in own}
-        passed = to_caller(answer.headers, answer.headers.multi_items())
+        passed = to_caller(answer.headers.multi_items())
         coding = answer.headers.encoding
         headers = [(n.encode(coding), v.encode(coding)) for n, v in passed if n.lower() not in ours]
         headers += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in own]
@@ -197,3 +247,18 @@ class Relay(Response):
 
     async def _send(self, send: Send, chunk: bytes, *, more: bool = True) -> None:
         await send({"type": "http.response.body", "body": chunk, "more_body": more})
+
+
+async def _beginning(chunks: Chunks) -> Chunks:
+    """As many as it takes to tell a stream of events from a body."""
+    begun = b""
+    while len(begun.lstrip()) < _ENOUGH and (chunk := await anext(chunks, None)) is not None:
+        begun += chunk
+        yield chunk
+
+
+async def _after(begun: list[bytes], chunks: Chunks) -> Chunks:
+    for chunk in begun:
+        yield chunk
+    async for chunk in chunks:
+        yield chunk

@@ -5,6 +5,7 @@ The files beside this one read a protocol's events and bodies into it. Knows no 
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -70,6 +71,8 @@ class Choice:
 class Reply:
     """What the upstream said of one request so far."""
 
+    wanted: int
+    """How many choices were asked for."""
     response_id: str = ""
     model: str = ""
     usage: dict[str, Any] | None = None
@@ -77,16 +80,30 @@ class Reply:
     """The upstream itself reported an error within its answer."""
     choices: defaultdict[int, Choice] = field(default_factory=lambda: defaultdict(Choice))
 
-    def is_whole(self, choices: int) -> bool:
-        """Whether so many replies have come to their end."""
-        return sum(bool(choice.finish_reason) for choice in self.choices.values()) >= choices
+    def choice(self, index: int) -> Choice:
+        """The choice of that number; one that nobody asked for is forgotten."""
+        return self.choices[index] if 0 <= index < self.wanted else Choice()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all replies have come to their end."""
+        return sum(bool(choice.finish_reason) for choice in self.choices.values()) >= self.wanted
 
     def note(self, about: Mapping[str, Any]) -> None:
         """What an event or body says of the answer as a whole; some say it again with every event."""
         self.response_id = self.response_id or _text(about.get("id"))
         self.model = self.model or _text(about.get("model"))
-        if isinstance(usage := about.get("usage"), dict):
+        if isinstance(usage := about.get("usage"), dict) and _can_be_kept(usage):
             self.usage = {**(self.usage or {}), **usage}
+
+
+def _can_be_kept(usage: Mapping[str, Any]) -> bool:
+    """Whether JSON has a form for it; Python reads 1e999 and halves of surrogate pairs."""
+    try:
+        json.dumps(usage, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _text(value: Any) -> str:

@@ -6,8 +6,10 @@ made that nobody here can read is refused. Decides nothing about turns. Blocking
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from anyio import to_thread
 from fastapi import APIRouter, Request
@@ -23,13 +25,10 @@ from openclaw_rl.gateway.protocols.messages import MessagesRequest
 from openclaw_rl.gateway.protocols.responses import ResponsesRequest
 from openclaw_rl.gateway.upstream import chat, messages, responses
 from openclaw_rl.gateway.upstream.connection import Forward
-from openclaw_rl.gateway.upstream.headers import to_upstream
+from openclaw_rl.gateway.upstream.headers import Headers, not_recorded, to_upstream
 from openclaw_rl.gateway.upstream.recorder import Recorder
 from openclaw_rl.gateway.upstream.recording import Readers, Recording, place
 from openclaw_rl.gateway.upstream.relay import Relay
-
-NOT_RECORDED_HEADER = "X-Not-Recorded"
-_LONGEST_REASON = 300
 
 router = APIRouter()
 
@@ -70,6 +69,11 @@ async def openai_responses(request: Request, tenant: Tenant) -> Response:
 @router.post("/v1/messages/count_tokens")
 async def passed_on(request: Request, _: Tenant) -> Response:
     """The upstream's own answer; it holds no reply, so nothing is recorded."""
+    path = _path(request)
+    # As the upstream may read it: some decode twice, and some take a backslash or `..;` for their like.
+    segments = re.split(r"[/\\]", unquote(unquote(path)))
+    if any(segment.partition(";")[0] in (".", "..") for segment in segments) or "\\" in unquote(path):
+        raise not_found(f"{path} is not passed on: it leads elsewhere than it says.")
     raw = await bodies.read_body(request, recorder_of(request).body_limit)
     return _relay(request, raw)
 
@@ -99,30 +103,32 @@ async def _record(request: Request, tenant: str, read: Read, readers: Readers) -
     except (ValueError, TypeError, RecursionError):
         # JSON inside a string, such as a call's arguments, can be nested without end or hold anything.
         return _unrecorded(request, raw, "its messages cannot be read")
-    return _relay(request, raw, Recording(recorder.store, placed, readers))
+    return _relay(request, raw, Recording(recorder.store, placed, readers, recorder.body_limit))
+
+
+def _path(request: Request) -> str:
+    """As it came."""
+    raw: bytes = request.scope["raw_path"]
+    return raw.decode("ascii")
 
 
 def _unrecorded(request: Request, raw: bytes, reason: str) -> Relay:
     recorder_of(request).traffic.not_recorded += 1
-    return _relay(request, raw, headers=[(NOT_RECORDED_HEADER, _in_a_header(reason))])
+    return _relay(request, raw, headers=not_recorded(reason))
 
 
 def _relay(
     request: Request,
     raw: bytes,
     recording: Recording | None = None,
-    headers: list[tuple[str, str]] | None = None,
+    headers: Headers | None = None,
 ) -> Relay:
     recorder = recorder_of(request)
     forward = Forward(
         request.method,
-        request.scope["raw_path"].decode("ascii"),
+        _path(request),
         request.url.query,
-        to_upstream(request.headers, request.headers.items()),
+        to_upstream(request.headers.items()),
         raw,
     )
     return Relay(recorder.upstream, recorder.traffic, forward, recording, headers)
-
-
-def _in_a_header(reason: str) -> str:
-    return reason.encode("ascii", "backslashreplace").decode().replace("\n", " ")[:_LONGEST_REASON]
