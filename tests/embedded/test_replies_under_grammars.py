@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ import pytest
 import torch
 from engine_runs import PlainModel, StartEngine, ask, ask_together, collect, prompt
 from jsonschema import Draft202012Validator
+from llguidance import LLMatcher, LLTokenizer
 from tokenizers import Tokenizer
 
 from openclaw_rl.config import EMBEDDED_MODEL
 from openclaw_rl.model import Sampling
 from openclaw_rl.policy.embedded import engine as engine_module
 from openclaw_rl.policy.embedded import grammar as grammar_module
+from openclaw_rl.policy.embedded import trial
 from openclaw_rl.policy.embedded.engine import EmbeddedEngine
 from openclaw_rl.policy.embedded.grammar import KEPT_GRAMMARS, LONGEST_GRAMMAR, Compiled, Grammars
 from openclaw_rl.policy.embedded.model_files import resolve
@@ -36,6 +39,13 @@ SCHEMAS: list[dict[str, Any]] = [
      "minItems": 1, "maxItems": 2},
     {"anyOf": [{"const": "é\n\"🙂"}, {"type": "null"}, {"enum": [1.5, [2]]}]},
 ]  # fmt: skip
+
+
+WIDE = {
+    "type": "object",
+    "properties": {f"p{place}": {"type": "string"} for place in range(1500)},
+    "additionalProperties": False,
+}
 
 
 def hard(number: int) -> str:
@@ -138,9 +148,11 @@ def test_a_reply_under_a_grammar_can_be_given_up(start_engine: StartEngine) -> N
 def test_a_grammar_past_the_librarys_limits_ends_the_reply_as_a_length(
     stopping: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from openclaw_rl.policy.embedded import grammar
+    # The trial looks a few tokens ahead, with the usual limits; what happens later is found out here.
+    def strictly(tokenizer: LLTokenizer, text: str, limits: Mapping[str, Any]) -> LLMatcher:
+        return trial.compiled(tokenizer, text, {**limits, "max_items_in_row": 3})
 
-    monkeypatch.setattr(grammar, "_LIMITS", {"max_items_in_row": 3})
+    monkeypatch.setattr(grammar_module, "compiled", strictly)
     ambiguous = 'start: x\nx: "a" x "b" | "a" x x "c" | "a" | x x'
     reply = ask(stopping, prompt(5), Sampling(max_tokens=50, grammar=ambiguous))
     assert reply.finish == "length"
@@ -156,7 +168,7 @@ def test_a_grammar_past_the_librarys_limits_ends_the_reply_as_a_length(
         ("start: /(a/", "error: unclosed group"),
         ("nonsense", "Expected"),
         (r"start: /[^\s\S]/", "no reply fits it"),
-        (json_grammar({"properties": {f"p{at}": {} for at in range(1500)}}), "items; max is 2000"),
+        (json_grammar(WIDE), "items; max is 2000"),
         ("start: start", "no reply fits it"),
         (json_grammar({"$ref": "#"}), "no reply fits it"),
         ("start: " + "a" * LONGEST_GRAMMAR, "longer than"),
@@ -209,7 +221,7 @@ def test_hard_grammars_end_and_a_known_one_needs_no_turn(
             await asyncio.wait_for(stopping.prepare_grammar(hard(0)), 0.1)
 
     asyncio.run(attack())
-    assert not any(trial.alive for trial in stopping._grammars._trials[2:])
+    assert not any(child.alive for child in stopping._grammars._trials[2:])
 
 
 def test_waiting_for_others_grammars_ends_in_busy(
@@ -250,9 +262,9 @@ def test_a_grammar_that_is_held_is_found_after_it_was_forgotten(stopping: Embedd
 
 def test_a_grammar_that_crashes_the_library_ends_its_trial_alone(stopping: EmbeddedEngine) -> None:
     asyncio.run(stopping.prepare_grammar('start: "x"'))
-    for trial in stopping._grammars._trials:
-        trial._child.kill()
-        trial._child.wait()
+    for child in stopping._grammars._trials:
+        child._child.kill()
+        child._child.wait()
     assert asyncio.run(stopping.prepare_grammar('start: "y"'))
 
 

@@ -90,6 +90,8 @@ class _Looking:
 
     async def fault(self, text: str) -> str:
         """Why the engine cannot compile a grammar; empty when it has. Raises TimeoutError."""
+        if self._left <= 0:
+            raise TimeoutError
         began = time.monotonic()
         try:
             async with asyncio.timeout(self._left):

@@ -138,10 +138,10 @@ class Grammars:
 
     def _compile(self, text: str) -> Compiled:
         trial = self._idle_trial()
-        if fault := trial.fault(text, _LIMITS, COMPILE_SECONDS):
-            self._give_back(trial)
-            raise GrammarError(_why(fault))
+        fault = trial.fault(text, _LIMITS, COMPILE_SECONDS)
         self._give_back(trial)
+        if fault:
+            raise GrammarError(_why(fault))
         matcher = compiled(self._tokenizer, text, _LIMITS)
         if matcher.is_error():
             raise GrammarError(_why(matcher.get_error()))
@@ -149,14 +149,16 @@ class Grammars:
 
     def _idle_trial(self) -> Trial:
         with self._keeping:
-            if self._closed:
-                raise GrammarError("the engine is closing")
             while self._idle_trials:
                 if (trial := self._idle_trials.pop()).alive:
                     return trial
                 self._trials.remove(trial)
-            trial = Trial(str(self._tokenizer_file), self._vocabulary, self._stop_ids)
+        trial = Trial(str(self._tokenizer_file), self._vocabulary, self._stop_ids)
+        with self._keeping:
             self._trials.append(trial)
+            closed = self._closed
+        if closed:
+            trial.close()
         return trial
 
     def _give_back(self, trial: Trial) -> None:
