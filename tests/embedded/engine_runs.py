@@ -52,6 +52,7 @@ def ask(
     engine: EmbeddedEngine, prompt: Sequence[int], sampling: Sampling, version: int | None = None
 ) -> Reply:
     async def one() -> Reply:
+        held = await engine.prepare_grammar(sampling.grammar) if sampling.grammar else None  # noqa: F841
         return await collect(engine.generate(tuple(prompt), sampling, version))
 
     return asyncio.run(one())
@@ -61,6 +62,7 @@ def ask_together(engine: EmbeddedEngine, requests: Sequence[tuple[Sequence[int],
     """All at once from one event loop."""
 
     async def all_of_them() -> list[Reply]:
+        held = [await engine.prepare_grammar(each.grammar) for _, each in requests if each.grammar]  # noqa: F841
         running = [engine.generate(tuple(prompt), sampling) for prompt, sampling in requests]
         return await asyncio.gather(*(collect(generation) for generation in running))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,18 @@ import pytest
 import torch
 from engine_runs import PlainModel, StartEngine, ask, ask_together, collect, prompt
 from jsonschema import Draft202012Validator
+from llguidance import LLMatcher, LLTokenizer
 from tokenizers import Tokenizer
 
 from openclaw_rl.config import EMBEDDED_MODEL
 from openclaw_rl.model import Sampling
 from openclaw_rl.policy.embedded import engine as engine_module
+from openclaw_rl.policy.embedded import grammar as grammar_module
+from openclaw_rl.policy.embedded import trial
 from openclaw_rl.policy.embedded.engine import EmbeddedEngine
-from openclaw_rl.policy.embedded.grammar import KEPT_GRAMMARS, LONGEST_GRAMMAR, Grammars
+from openclaw_rl.policy.embedded.grammar import KEPT_GRAMMARS, LONGEST_GRAMMAR, Compiled, Grammars
 from openclaw_rl.policy.embedded.model_files import resolve
-from openclaw_rl.policy.engine import GrammarError
+from openclaw_rl.policy.engine import EngineBusyError, GrammarError
 
 STOP = frozenset({2})
 SHORT = {"type": "string", "maxLength": 5}
@@ -35,6 +39,19 @@ SCHEMAS: list[dict[str, Any]] = [
      "minItems": 1, "maxItems": 2},
     {"anyOf": [{"const": "é\n\"🙂"}, {"type": "null"}, {"enum": [1.5, [2]]}]},
 ]  # fmt: skip
+
+
+WIDE = {
+    "type": "object",
+    "properties": {f"p{place}": {"type": "string"} for place in range(1500)},
+    "additionalProperties": False,
+}
+
+
+def hard(number: int) -> str:
+    """Small, and it takes minutes to compile."""
+    factors = {"allOf": [{"multipleOf": factor} for factor in (31, 37, 41, 43)]}
+    return json_grammar({"type": "integer", "minimum": -number - 1, **factors})
 
 
 def json_grammar(schema: dict[str, Any]) -> str:
@@ -117,6 +134,8 @@ def test_a_reply_under_a_grammar_can_be_given_up(start_engine: StartEngine) -> N
     engine = start_engine(STOP, max_concurrent=1, max_waiting=1)
 
     async def give_up_and_ask_again() -> None:
+        held = [await engine.prepare_grammar(text) for text in ("start: /[a-z]{5000}/", 'start: "x"')]
+        assert all(held)
         endless = engine.generate(prompt(5), Sampling(max_tokens=400, grammar="start: /[a-z]{5000}/"))
         await anext(aiter(endless))
         endless.cancel()
@@ -129,11 +148,11 @@ def test_a_reply_under_a_grammar_can_be_given_up(start_engine: StartEngine) -> N
 def test_a_grammar_past_the_librarys_limits_ends_the_reply_as_a_length(
     stopping: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from llguidance import LLParserLimits
+    # The trial looks a few tokens ahead, with the usual limits; what happens later is found out here.
+    def strictly(tokenizer: LLTokenizer, text: str, limits: Mapping[str, Any]) -> LLMatcher:
+        return trial.compiled(tokenizer, text, {**limits, "max_items_in_row": 3})
 
-    from openclaw_rl.policy.embedded import grammar
-
-    monkeypatch.setattr(grammar, "_LIMITS", LLParserLimits(max_items_in_row=3))
+    monkeypatch.setattr(grammar_module, "compiled", strictly)
     ambiguous = 'start: x\nx: "a" x "b" | "a" x x "c" | "a" | x x'
     reply = ask(stopping, prompt(5), Sampling(max_tokens=50, grammar=ambiguous))
     assert reply.finish == "length"
@@ -148,6 +167,10 @@ def test_a_grammar_past_the_librarys_limits_ends_the_reply_as_a_length(
         ('start: %json {"not": {}}', 'Unimplemented keys: ["not"]'),
         ("start: /(a/", "error: unclosed group"),
         ("nonsense", "Expected"),
+        (r"start: /[^\s\S]/", "no reply fits it"),
+        (json_grammar(WIDE), "items; max is 2000"),
+        ("start: start", "no reply fits it"),
+        (json_grammar({"$ref": "#"}), "no reply fits it"),
         ("start: " + "a" * LONGEST_GRAMMAR, "longer than"),
     ],
 )
@@ -167,18 +190,82 @@ def test_what_cannot_be_compiled_is_refused_with_the_reason(
 def test_a_grammar_that_takes_too_long_is_refused_and_others_are_compiled_meanwhile(
     stopping: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_module, "COMPILE_SECONDS", 1.0)
-    # That no text fits all of these patterns is found out at length.
-    hard = {"allOf": [{"type": "string", "pattern": f"(a|b){{{length}}}c"} for length in range(1, 22)]}
+    monkeypatch.setattr(grammar_module, "COMPILE_SECONDS", 1.0)
 
     async def ask_for_both() -> None:
-        asked = [stopping.prepare_grammar(json_grammar(hard)) for _ in range(3)]
+        asked = [stopping.prepare_grammar(hard(0)) for _ in range(3)]
         answers = await asyncio.gather(*asked, stopping.prepare_grammar('start: "x"'), return_exceptions=True)
-        assert [type(answer) for answer in answers] == [GrammarError] * 3 + [type(None)]
+        assert [type(answer) for answer in answers] == [GrammarError] * 3 + [Compiled]
         assert "1 s to compile" in str(answers[0])
 
     asyncio.run(ask_for_both())
     assert ask(stopping, prompt(5), Sampling(max_tokens=3)).token_ids
+
+
+def test_hard_grammars_end_and_a_known_one_needs_no_turn(
+    stopping: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grammar_module, "COMPILE_SECONDS", 1.0)
+
+    async def attack() -> None:
+        held = await stopping.prepare_grammar('start: "x"')
+        attacks = [asyncio.create_task(stopping.prepare_grammar(hard(place))) for place in range(3)]
+        waiting = asyncio.create_task(stopping.prepare_grammar('start: "y"'))
+        await asyncio.sleep(0.1)
+        assert await stopping.prepare_grammar('start: "x"') is held
+        assert not any(task.done() for task in (*attacks, waiting))
+        answers = await asyncio.gather(*attacks, return_exceptions=True)
+        assert ["1 s to compile" in str(answer) for answer in answers] == [True] * 3
+        assert await waiting, "and its turn came"
+        with pytest.raises(GrammarError):
+            await asyncio.wait_for(stopping.prepare_grammar(hard(0)), 0.1)
+
+    asyncio.run(attack())
+    assert not any(child.alive for child in stopping._grammars._trials[2:])
+
+
+def test_waiting_for_others_grammars_ends_in_busy(
+    stopping: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "GRAMMAR_SECONDS", 0.3)
+    monkeypatch.setattr(grammar_module, "MOST_COMPILING", 3)
+
+    async def attack() -> None:
+        attacks = [stopping.prepare_grammar(hard(place)) for place in range(2)]
+        answers = await asyncio.gather(
+            *attacks,
+            stopping.prepare_grammar('start: "y"'),
+            stopping.prepare_grammar('start: "z"'),
+            return_exceptions=True,
+        )
+        assert [type(answer) for answer in answers] == [EngineBusyError] * 4
+        assert "3 grammars wait" in str(answers[3])
+
+    asyncio.run(attack())
+
+
+def test_a_grammar_that_is_held_is_found_after_it_was_forgotten(stopping: EmbeddedEngine) -> None:
+    text = 'start: "held"'
+
+    async def hold_and_ask() -> None:
+        held = await stopping.prepare_grammar(text)
+        for place in range(KEPT_GRAMMARS):
+            await stopping.prepare_grammar(f'start: "{place}"')
+        assert text not in stopping._grammars._kept
+        assert (await collect(stopping.generate(prompt(5), Sampling(max_tokens=40, grammar=text)))).finish
+        del held
+        with pytest.raises(GrammarError, match="not prepared"):
+            stopping.generate(prompt(5), Sampling(grammar=text))
+
+    asyncio.run(hold_and_ask())
+
+
+def test_a_grammar_that_crashes_the_library_ends_its_trial_alone(stopping: EmbeddedEngine) -> None:
+    asyncio.run(stopping.prepare_grammar('start: "x"'))
+    for child in stopping._grammars._trials:
+        child._child.kill()
+        child._child.wait()
+    assert asyncio.run(stopping.prepare_grammar('start: "y"'))
 
 
 def test_compiled_grammars_are_kept_and_the_least_used_go(model_folder: Path) -> None:
@@ -187,9 +274,9 @@ def test_compiled_grammars_are_kept_and_the_least_used_go(model_folder: Path) ->
     for text in texts:
         grammars.prepare(text).result()
         grammars.prepare(texts[0]).result()
-    assert len(grammars._compiled) == KEPT_GRAMMARS
-    assert texts[0] in grammars._compiled
-    assert texts[1] not in grammars._compiled
+    assert len(grammars._kept) == KEPT_GRAMMARS
+    assert texts[0] in grammars._kept
+    assert texts[1] not in grammars._kept
     grammars.close()
 
 
@@ -220,7 +307,9 @@ def test_on_the_embedded_models_tokenizer_every_reply_is_valid() -> None:
         assert "\ufffd" in text or grammars._tokenizer.decode_str([token_id]) == text
     chooser = random.Random(0)
     for schema in SCHEMAS * 5:
+        held = grammars.prepare(json_grammar(schema)).result()
         constraint = grammars.constraint(json_grammar(schema))
+        assert held
         token_ids: list[int] = []
         while (token_id := chooser.choice(constraint.allowed().nonzero().flatten().tolist())) not in (0, 2):
             constraint.advance(token_id)

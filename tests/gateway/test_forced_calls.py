@@ -6,6 +6,7 @@ tests/embedded and tests/processes.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -18,7 +19,9 @@ from running_gateway import MODEL, RunningGateway, user
 from streams import joined, whole
 
 from openclaw_rl.evals.scripted_engine import Script
+from openclaw_rl.gateway import constraint
 from openclaw_rl.model import Judgement, TurnState, Vote
+from openclaw_rl.policy.engine import EngineBusyError, GrammarError
 
 READ = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 
@@ -259,6 +262,64 @@ def test_a_schema_that_cannot_be_enforced_is_refused_with_its_part_named(
         )
     assert refused.value.param == "response_format.json_schema.schema.properties.b.items"
     assert not gateway.engine.asked
+
+
+class SlowToCompile:
+    """Compiles nothing with `faulty` in it, and takes its time."""
+
+    def __init__(self, faulty: str) -> None:
+        self.faulty = faulty
+        self.asked = 0
+
+    async def __call__(self, grammar: str) -> object:
+        self.asked += 1
+        await asyncio.sleep(0.1)
+        if self.faulty in grammar:
+            raise GrammarError("it is hard")
+        return grammar
+
+
+def test_looking_for_the_part_at_fault_has_an_end(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constraint, "LOOKING_SECONDS", 0.35)
+    slow = SlowToCompile("moon-phase")
+    monkeypatch.setattr(gateway.engine, "prepare_grammar", slow)
+    last = {"format": "moon-phase"}
+    schema = {"properties": {f"p{place}": {"type": "string"} for place in range(100)} | {"last": last}}
+    response = gateway.post([user("?")], structured_outputs={"json": schema})
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, "structured_outputs.json")
+    assert "it is hard" in error["message"]
+    assert slow.asked <= 6
+
+
+def test_looking_for_the_tools_at_fault_has_an_end_and_the_rest_take_any_arguments(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constraint, "LOOKING_SECONDS", 0.35)
+    slow = SlowToCompile("moon-phase")
+    monkeypatch.setattr(gateway.engine, "prepare_grammar", slow)
+    odd = {"type": "object", "properties": {"when": {"type": "string", "format": "moon-phase"}}}
+    tools = [function(f"plan{place}", odd) for place in range(12)]
+    gateway.engine.say(CALL)
+    response = gateway.post([user("?")], tools=tools, tool_choice="required")
+    assert response.status_code == 200, response.text
+    assert "moon-phase" not in gateway.engine.asked[-1][1].grammar
+    assert slow.asked <= 7
+
+
+def test_while_others_grammars_are_compiled_the_answer_is_busy(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(grammar: str) -> object:
+        raise EngineBusyError("64 grammars wait to be compiled already; try again")
+
+    monkeypatch.setattr(gateway.engine, "prepare_grammar", full)
+    for fields in ({"structured_outputs": {"json": PERSON}}, {"tools": TOOLS, "tool_choice": "required"}):
+        response = gateway.post([user("?")], **fields)
+        assert response.status_code == 429
+        assert "wait to be compiled" in response.json()["error"]["message"]
 
 
 def test_a_schema_that_is_not_strict_may_be_kept_in_part(gateway: RunningGateway) -> None:

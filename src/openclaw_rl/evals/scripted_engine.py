@@ -122,10 +122,11 @@ class ScriptedEngine:
         pinned = self.serving_version if version is None else version
         return ScriptedGeneration(self, script, sampling, pinned)
 
-    async def prepare_grammar(self, grammar: str) -> None:
+    async def prepare_grammar(self, grammar: str) -> object:
         self.prepared.append(grammar)
         if self.uncompilable and self.uncompilable in grammar:
             raise GrammarError(f"{self.uncompilable} is not known")
+        return grammar
 
     async def publish(self, version: PolicyVersion, *, serve: bool = True) -> None:
         self.published.append((version.number, serve))

@@ -68,7 +68,7 @@ async def admit(
     if room < 1:
         raise PromptTooLongError(len(prompt.token_ids), context_length, at_least=not prompt.is_whole)
     samplings = [
-        request.sampling(service.settings.sampling, room, choice, grammar)
+        request.sampling(service.settings.sampling, room, choice, grammar.text)
         for choice in range(request.choices)
     ]
 

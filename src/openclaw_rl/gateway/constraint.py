@@ -6,8 +6,10 @@ counted, and a call is never refused for it. A form that a client asks for is re
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from openclaw_rl.gateway.completion_request import CompletionRequest
@@ -15,24 +17,37 @@ from openclaw_rl.gateway.errors import ApiError, bad_request
 from openclaw_rl.gateway.service import Service
 from openclaw_rl.model import Tool
 from openclaw_rl.policy.call_grammars import Exactness
-from openclaw_rl.policy.engine import GrammarError
+from openclaw_rl.policy.engine import EngineBusyError, GrammarError
 from openclaw_rl.policy.grammars import ReplyForm, grammar
 
+LOOKING_SECONDS = 8.0
+"""The longest that one request waits to learn which part, or tool, is at fault."""
 _MOST_LOOKED_AT = 200
 """Parts of a refused schema that are tried in order to name the one at fault."""
 
 
-async def grammar_for(service: Service, request: CompletionRequest, *, inside_thought: bool) -> str:
-    """The grammar of a request's replies, ready in the engine; empty where they are free.
+@dataclass(frozen=True, slots=True)
+class ReadyGrammar:
+    """Ready in the engine as long as somebody holds this."""
 
-    With a form, and tools that may be called, a reply is one or the other. Raises ApiError 400.
+    text: str
+    """Empty where replies are free."""
+    _held: object = None
+
+
+async def grammar_for(service: Service, request: CompletionRequest, *, inside_thought: bool) -> ReadyGrammar:
+    """The grammar of a request's replies.
+
+    With a form, and tools that may be called, a reply is one or the other. Raises ApiError 400, and
+    EngineBusyError when the engine compiles too many others.
     """
     form, tools = request.form, request.tools
     if request.must_call:
         tools = tuple(tool for tool in tools if tool["function"]["name"] in request.must_call)
     elif form is None:
-        return ""
-    answer_rule = "" if form is None else await _answer_rule(service, form)
+        return ReadyGrammar("")
+    looking = _Looking(service)
+    answer_rule = "" if form is None else await _answer_rule(looking, form)
 
     def written(exactness: dict[str, Exactness]) -> str:
         return grammar(
@@ -45,53 +60,87 @@ async def grammar_for(service: Service, request: CompletionRequest, *, inside_th
 
     field = form.field if form else "tool_choice"
     whole = written({})
-    if not (fault := await _fault(service, whole)):
-        return whole
-    found = {tool["function"]["name"]: await _exactness(service, tool) for tool in tools}
+    try:
+        return await _ready(service, whole)
+    except GrammarError as error:
+        fault = str(error)
+    found = {tool["function"]["name"]: await _exactness(looking, tool) for tool in tools}
     for exactness in (found, dict.fromkeys(found, Exactness.ANY)):
         loosened = written(exactness)
-        if not (fault := await _fault(service, loosened)):
-            service.loosened_schemas += sum(level is not Exactness.WHOLE for level in exactness.values())
-            return loosened
+        try:
+            ready = await _ready(service, loosened)
+        except GrammarError as error:
+            fault = str(error)
+            continue
+        service.loosened_schemas += sum(level is not Exactness.WHOLE for level in exactness.values())
+        return ready
     raise _refusal(field, fault)
 
 
-async def _fault(service: Service, text: str) -> str:
-    """Why the engine cannot compile a grammar; empty when it has."""
+async def _ready(service: Service, text: str) -> ReadyGrammar:
+    return ReadyGrammar(text, await service.engine.prepare_grammar(text))
+
+
+class _Looking:
+    """One request's looking for what is at fault. All of it together has a time."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._left = LOOKING_SECONDS
+
+    async def fault(self, text: str) -> str:
+        """Why the engine cannot compile a grammar; empty when it has. Raises TimeoutError."""
+        if self._left <= 0:
+            raise TimeoutError
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(self._left):
+                await self.service.engine.prepare_grammar(text)
+        except GrammarError as error:
+            return str(error)
+        finally:
+            self._left -= time.monotonic() - began
+        return ""
+
+
+async def _exactness(looking: _Looking, tool: Tool) -> Exactness:
+    """How much of a tool's schema can be enforced, as far as there is time to find out."""
+    name = tool["function"]["name"]
+    for level in (Exactness.WHOLE, Exactness.LENIENT):
+        text = grammar(looking.service.template, inside_thought=False, tools=[tool], exactness={name: level})
+        try:
+            if not await looking.fault(text):
+                return level
+        except TimeoutError:
+            break
+    return Exactness.ANY
+
+
+async def _answer_rule(looking: _Looking, form: ReplyForm) -> str:
+    fault = await _rule_fault(looking.service, form.rule)
+    if not fault:
+        return form.rule
+    if not form.strict and not await _rule_fault(looking.service, form.lenient_rule):
+        looking.service.loosened_schemas += 1
+        return form.lenient_rule
+    if form.kind == "json":
+        raise _refusal(form.field + await _part_at_fault(looking, form), fault)
+    raise _refusal(form.field, fault)
+
+
+async def _rule_fault(service: Service, rule: str) -> str:
     try:
-        await service.engine.prepare_grammar(text)
+        await service.engine.prepare_grammar(_alone(rule))
     except GrammarError as error:
         return str(error)
     return ""
 
 
-async def _exactness(service: Service, tool: Tool) -> Exactness:
-    """How much of a tool's schema can be enforced."""
-    name = tool["function"]["name"]
-    for level in (Exactness.WHOLE, Exactness.LENIENT):
-        text = grammar(service.template, inside_thought=False, tools=[tool], exactness={name: level})
-        if not await _fault(service, text):
-            return level
-    return Exactness.ANY
+def _alone(rule: str) -> str:
+    return f"start: answer\n{rule}"
 
 
-async def _answer_rule(service: Service, form: ReplyForm) -> str:
-    fault = await _rule_fault(service, form.rule)
-    if not fault:
-        return form.rule
-    if not form.strict and not await _rule_fault(service, form.lenient_rule):
-        service.loosened_schemas += 1
-        return form.lenient_rule
-    if form.kind == "json":
-        raise _refusal(form.field + await _part_at_fault(service, form), fault)
-    raise _refusal(form.field, fault)
-
-
-async def _rule_fault(service: Service, rule: str) -> str:
-    return await _fault(service, f"start: answer\n{rule}")
-
-
-async def _part_at_fault(service: Service, form: ReplyForm) -> str:
+async def _part_at_fault(looking: _Looking, form: ReplyForm) -> str:
     """Where in a schema the innermost part lies that cannot be compiled, as `.properties.name`."""
     place, looked_at, schema = "", 0, form.value
     definitions = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
@@ -101,7 +150,11 @@ async def _part_at_fault(service: Service, form: ReplyForm) -> str:
             if looked_at > _MOST_LOOKED_AT:
                 return place
             part = replace(form, value={**definitions, **inner})
-            if await _rule_fault(service, part.rule):
+            try:
+                fault = await looking.fault(_alone(part.rule))
+            except (TimeoutError, EngineBusyError):
+                return place
+            if fault:
                 place, schema = place + path, inner
                 break
         else:

@@ -105,10 +105,11 @@ class PolicyEngine(Protocol):
         """
         ...
 
-    async def prepare_grammar(self, grammar: str) -> None:
-        """Compile what a `Sampling.grammar` will be, so that `generate` finds it ready.
+    async def prepare_grammar(self, grammar: str) -> object:
+        """Compile what a `Sampling.grammar` will be. `generate` finds it while the caller holds the result.
 
-        Raises GrammarError, which says why it cannot be compiled.
+        Raises GrammarError, which says why it cannot be compiled, and EngineBusyError when too many others
+        are compiled first.
         """
         ...
 

@@ -22,7 +22,7 @@ from openclaw_rl.model import PolicyVersion, Sampling
 from openclaw_rl.policy.embedded import model_files
 from openclaw_rl.policy.embedded.adapter import Adapter
 from openclaw_rl.policy.embedded.cores import CoreShare
-from openclaw_rl.policy.embedded.grammar import Grammars
+from openclaw_rl.policy.embedded.grammar import Compiled, Grammars
 from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.policy.embedded.sampler import Dice
 from openclaw_rl.policy.embedded.scheduler import Running, Scheduler, Weights
@@ -31,14 +31,13 @@ from openclaw_rl.policy.engine import (
     BadVersionError,
     EngineBusyError,
     EngineError,
-    GrammarError,
     PromptTooLongError,
     SampledToken,
     UnknownVersionError,
 )
 
-COMPILE_SECONDS = 5.0
-"""The longest that a request waits for its grammar."""
+GRAMMAR_SECONDS = 15.0
+"""The longest that a request waits for its grammar: others' may be compiled first."""
 KEPT_VERSIONS = 4
 """Versions besides the serving one that stay loaded for requests that name them."""
 
@@ -164,14 +163,14 @@ class EmbeddedEngine:
             self._changed.notify()
         return generation
 
-    async def prepare_grammar(self, grammar: str) -> None:
+    async def prepare_grammar(self, grammar: str) -> Compiled:
         compiling = asyncio.wrap_future(self._grammars.prepare(grammar))
         try:
             # Others may wait for the same future, so it must not be cancelled.
-            await asyncio.wait_for(asyncio.shield(compiling), COMPILE_SECONDS)
+            return await asyncio.wait_for(asyncio.shield(compiling), GRAMMAR_SECONDS)
         except TimeoutError:
             compiling.add_done_callback(lambda done: done.cancelled() or done.exception())
-            raise GrammarError(f"it takes more than {COMPILE_SECONDS:g} s to compile") from None
+            raise EngineBusyError("other grammars are being compiled; try again in a few seconds") from None
 
     async def publish(self, version: PolicyVersion, *, serve: bool = True) -> None:
         weights = self._loaded.get(version.number)

@@ -1,7 +1,8 @@
 """Grammars as masks over the vocabulary, computed by llguidance.
 
-Compiled grammars are kept, the least used ones go. A mask is computed on a thread of its own while the
-forward pass runs, so a step waits for it only where it takes longer than that. Knows no schema and no text.
+Compiled grammars are kept, the least used ones go. Each is tried in a process that may be killed before it
+is compiled in this one (`trial`). A mask is computed on a thread of its own while the forward pass runs,
+so a step waits for it only where it takes longer than that. Knows no schema and no text.
 """
 
 from __future__ import annotations
@@ -10,23 +11,42 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Set
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from threading import BoundedSemaphore, Lock, Thread
+from threading import Lock
+from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
-from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+from llguidance import LLMatcher, LLTokenizer
 
-from openclaw_rl.policy.engine import GrammarError
+from openclaw_rl.policy.embedded.trial import Trial, compiled, read_tokenizer
+from openclaw_rl.policy.engine import EngineBusyError, GrammarError
 
 KEPT_GRAMMARS = 64
 COMPILED_AT_ONCE = 2
+MOST_COMPILING = 64
+"""Grammars that are being compiled or wait for it."""
+COMPILE_SECONDS = 5.0
+"""The computing that a grammar may take to compile."""
 LONGEST_GRAMMAR = 64 * 1024
 """Characters of a grammar's text."""
 
-_LIMITS = LLParserLimits(max_grammar_size=100_000, max_lexer_states=50_000, verbose_errors=False)
+_LIMITS: dict[str, Any] = {
+    "max_grammar_size": 100_000,
+    "max_lexer_states": 50_000,
+    "verbose_errors": False,
+}
 """What one grammar may cost; a lexer state takes about 2 kB."""
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Compiled:
+    """A grammar that is ready for replies, as long as somebody holds this."""
+
+    matcher: LLMatcher
 
 
 class Grammars:
@@ -36,29 +56,46 @@ class Grammars:
         self._tokenizer_file = tokenizer_file
         self._vocabulary = vocabulary
         self._stop_ids = sorted(stop_ids)
-        self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._kept: OrderedDict[str, Compiled | GrammarError] = OrderedDict()
+        self._held: WeakValueDictionary[str, Compiled] = WeakValueDictionary()
         self._keeping = Lock()
-        self._compiling: dict[str, Future[None]] = {}
-        self._turns_to_compile = BoundedSemaphore(COMPILED_AT_ONCE)
+        self._compiling: dict[str, Future[Compiled]] = {}
+        self._compilers = ThreadPoolExecutor(COMPILED_AT_ONCE, thread_name_prefix="grammar-compiler")
+        self._trials: list[Trial] = []
+        self._idle_trials: list[Trial] = []
+        self._closed = False
         self._masker = ThreadPoolExecutor(1, thread_name_prefix="grammar-masks")
 
-    def prepare(self, text: str) -> Future[None]:
-        """Compile in the background; the future raises GrammarError for a text that cannot be compiled.
+    def prepare(self, text: str) -> Future[Compiled]:
+        """Compile in the background; `constraint` finds it while the result is held.
 
-        It may take for ever: some schemas are small and hard. Requests for one text share one future.
+        The future raises GrammarError for a text that cannot be compiled. It is shared by all who ask for
+        one text, and done at once for one that is known. Raises EngineBusyError when too many wait already.
         """
         with self._keeping:
             if (running := self._compiling.get(text)) is not None:
                 return running
-            self._compiling[text] = future = Future[None]()
-        # A thread that never ends must not keep the process from ending.
-        Thread(target=self._prepare, args=(text, future), name="grammar-compiler", daemon=True).start()
+            if (known := self._kept.get(text)) is not None:
+                self._kept.move_to_end(text)
+                return _done(known)
+            if len(text) > LONGEST_GRAMMAR:
+                return _done(GrammarError(f"it is longer than {LONGEST_GRAMMAR} characters"))
+            if len(self._compiling) >= MOST_COMPILING:
+                raise EngineBusyError(f"{MOST_COMPILING} grammars wait to be compiled already; try again")
+            self._compiling[text] = future = Future[Compiled]()
+            self._compilers.submit(self._prepare, text, future)
         return future
 
     def constraint(self, text: str) -> Constraint:
-        """The beginning of one reply. Compiles the text first where it was not prepared."""
+        """The beginning of one reply. Raises GrammarError for a text that was not prepared, or in vain."""
+        with self._keeping:
+            known = self._kept.get(text) or self._held.get(text)
+        if known is None:
+            raise GrammarError("the grammar was not prepared")
+        if isinstance(known, GrammarError):
+            raise GrammarError(str(known))
         return Constraint(
-            self._matcher(text).deep_copy(),
+            known.matcher.deep_copy(),
             self._masker,
             self._vocabulary,
             self._stop_ids,
@@ -66,50 +103,85 @@ class Grammars:
         )
 
     def close(self) -> None:
+        with self._keeping:
+            self._closed = True
+            trials = list(self._trials)
+        for trial in trials:
+            trial.close()
+        self._compilers.shutdown(wait=False, cancel_futures=True)
         self._masker.shutdown(wait=False, cancel_futures=True)
 
     def _forget(self, text: str) -> None:
         # Its replies share what the lexer found out; where that is too much, the next one starts anew.
         with self._keeping:
-            self._compiled.pop(text, None)
+            self._kept.pop(text, None)
 
-    def _prepare(self, text: str, future: Future[None]) -> None:
-        with self._turns_to_compile:
-            try:
-                self._matcher(text)
-            except GrammarError as error:
-                future.set_exception(error)
-            except Exception as error:  # noqa: BLE001 - a thread's boundary: who waits must hear of it
-                future.set_exception(GrammarError(f"the library failed with {type(error).__name__}"))
-            else:
-                future.set_result(None)
+    # Below: a compiler's thread.
+
+    def _prepare(self, text: str, future: Future[Compiled]) -> None:
+        known: Compiled | GrammarError
+        try:
+            known = self._compile(text)
+        except GrammarError as error:
+            known = error
+        except Exception as error:  # noqa: BLE001 - a thread's boundary: who waits must hear of it
+            known = GrammarError(f"the library failed with {type(error).__name__}")
         with self._keeping:
+            # What cannot be compiled is kept too: it is not tried again.
+            self._kept[text] = known
+            if isinstance(known, Compiled):
+                self._held[text] = known
+            while len(self._kept) > KEPT_GRAMMARS:
+                self._kept.popitem(last=False)
             del self._compiling[text]
+        _settle(future, known)
 
-    def _matcher(self, text: str) -> LLMatcher:
-        if len(text) > LONGEST_GRAMMAR:
-            raise GrammarError(f"it is longer than {LONGEST_GRAMMAR} characters")
-        with self._keeping:
-            matcher = self._compiled.pop(text, None)
-        if matcher is None:
-            matcher = LLMatcher(self._tokenizer, text, log_level=0, limits=_LIMITS)
-        with self._keeping:
-            # What cannot be compiled is kept too, as a matcher that says so.
-            self._compiled[text] = matcher
-            while len(self._compiled) > KEPT_GRAMMARS:
-                self._compiled.popitem(last=False)
+    def _compile(self, text: str) -> Compiled:
+        trial = self._idle_trial()
+        fault = trial.fault(text, _LIMITS, COMPILE_SECONDS)
+        self._give_back(trial)
+        if fault:
+            raise GrammarError(_why(fault))
+        matcher = compiled(self._tokenizer, text, _LIMITS)
         if matcher.is_error():
             raise GrammarError(_why(matcher.get_error()))
-        return matcher
+        return Compiled(matcher)
+
+    def _idle_trial(self) -> Trial:
+        with self._keeping:
+            while self._idle_trials:
+                if (trial := self._idle_trials.pop()).alive:
+                    return trial
+                self._trials.remove(trial)
+        trial = Trial(str(self._tokenizer_file), self._vocabulary, self._stop_ids)
+        with self._keeping:
+            self._trials.append(trial)
+            closed = self._closed
+        if closed:
+            trial.close()
+        return trial
+
+    def _give_back(self, trial: Trial) -> None:
+        with self._keeping:
+            self._idle_trials.append(trial)
 
     @cached_property
     def _tokenizer(self) -> LLTokenizer:
-        read = self._tokenizer_file.read_text(encoding="utf-8")
-        found = LLTokenizer(read, eos_token=self._stop_ids or None)
-        if found.vocab_size >= self._vocabulary:
-            return found
-        # Many models have more rows in their vocabulary than their tokenizer has tokens.
-        return LLTokenizer(read, n_vocab=self._vocabulary, eos_token=self._stop_ids or None)
+        text = self._tokenizer_file.read_text(encoding="utf-8")
+        return read_tokenizer(text, self._vocabulary, self._stop_ids)
+
+
+def _done(known: Compiled | GrammarError) -> Future[Compiled]:
+    future = Future[Compiled]()
+    _settle(future, known)
+    return future
+
+
+def _settle(future: Future[Compiled], known: Compiled | GrammarError) -> None:
+    if isinstance(known, GrammarError):
+        future.set_exception(GrammarError(str(known)))  # one of its own: a raised one grows a traceback
+    else:
+        future.set_result(known)
 
 
 class Constraint:
