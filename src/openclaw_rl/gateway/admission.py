@@ -19,8 +19,8 @@ from openclaw_rl.gateway.completion import Plan, RunningTurn
 from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.constraint import grammar_for
 from openclaw_rl.gateway.errors import bad_request
+from openclaw_rl.gateway.placement import place
 from openclaw_rl.gateway.service import Service
-from openclaw_rl.gateway.sessions import conversation_of, is_done, stated_session
 from openclaw_rl.model import PolicyVersion, Sampling
 from openclaw_rl.policy.chat_template import ChatTemplate, ChatTemplateError
 from openclaw_rl.policy.engine import Generation, PromptTooLongError
@@ -54,15 +54,16 @@ async def admit(
     context_length = service.engine.context_length
     prompt = await to_thread.run_sync(read_prompt, service.template, request, context_length)
     grammar = await grammar_for(service, request, inside_thought=prompt.inside_thought)
-    conversation = await to_thread.run_sync(conversation_of, headers, request)
-    kind, kind_reason = sides.classify(request, stated, pinned=pinned is not None)
-    place = await to_thread.run_sync(
-        service.sessions.place,
-        conversation,
-        kind,
-        tenant,
-        stated_session(headers, request),
-        request.continues,
+    placed = await to_thread.run_sync(
+        lambda: place(
+            service.sessions,
+            tenant,
+            headers,
+            request,
+            stated=stated,
+            arrived=arrived,
+            pinned=pinned is not None,
+        )
     )
     room = context_length - len(prompt.token_ids)
     if room < 1:
@@ -80,23 +81,7 @@ async def admit(
         raise ClientDisconnect
     return [
         service.run(
-            Plan(
-                turn_id=new_id("turn"),
-                session_id=place.session_id,
-                parent_id=place.parent_id,
-                kind=kind,
-                kind_reason=kind_reason,
-                model=request.model,
-                messages=request.messages,
-                tools=request.tools,
-                conversation=conversation,
-                prompt_ids=prompt.token_ids,
-                inside_thought=prompt.inside_thought,
-                one_call=request.one_call,
-                sampling=sampling,
-                closes_session=is_done(headers, request),
-                created_at=arrived,
-            ),
+            Plan(new_id("turn"), placed, prompt.token_ids, prompt.inside_thought, sampling),
             generation,
         )
         for generation, sampling in zip(generations, samplings, strict=True)

@@ -34,8 +34,8 @@ class Head:
         plan = running.plan
         return cls(
             plan.turn_id,
-            int(plan.created_at),
-            plan.model,
+            int(plan.placed.arrived),
+            plan.placed.request.model,
             running.version,
             len(plan.prompt_ids),
             logprobs,

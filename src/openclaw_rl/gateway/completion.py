@@ -7,15 +7,14 @@ being recorded. Knows engines by their contract; knows neither HTTP nor how a re
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 
 from anyio import to_thread
 
 from openclaw_rl.gateway.errors import log_failure
-from openclaw_rl.gateway.normalise import Conversation
-from openclaw_rl.model import Message, Sampling, Tool, Turn, TurnKind, TurnState
+from openclaw_rl.gateway.placement import ABORTED, Placed
+from openclaw_rl.model import Message, Sampling, Turn
 from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.dialects import ToolCall
 from openclaw_rl.policy.engine import EngineError, Generation, SampledToken
@@ -25,8 +24,6 @@ from openclaw_rl.store.progress import UNREAD_CALLS
 
 HUNG_UP = "client hung up"
 SERVER_STOPPED = "the server stopped"
-_ABORTED = "aborted"
-_DONE = "the client said that it is done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +31,11 @@ class Plan:
     """All that is known of a turn before its first token."""
 
     turn_id: str
-    session_id: str
-    parent_id: str | None
-    kind: TurnKind
-    kind_reason: str
-    model: str
-    messages: tuple[Message, ...]
-    tools: tuple[Tool, ...]
-    conversation: Conversation
+    placed: Placed
     prompt_ids: tuple[int, ...]
     inside_thought: bool
     """The prompt ends within a thought."""
-    one_call: bool
-    """The reply ends with its first tool call."""
     sampling: Sampling
-    closes_session: bool
-    created_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +135,9 @@ class RunningTurn:
         self._generation = generation
         self._template = template
         self._conversations = conversations
-        self._detokenizer = template.detokenizer(plan.sampling.stop, with_calls=bool(plan.tools))
-        self._reader = ReplyReader(template.dialect, plan.tools, inside_thought=plan.inside_thought)
+        tools = plan.placed.request.tools
+        self._detokenizer = template.detokenizer(plan.sampling.stop, with_calls=bool(tools))
+        self._reader = ReplyReader(template.dialect, tools, inside_thought=plan.inside_thought)
         self._ids: list[int] = []
         self._tokens: list[TokenLogprob] = []
         self._logprobs: list[float] = []
@@ -205,7 +192,7 @@ class RunningTurn:
         finish = "tool_calls" if self._has_call and self._finish == "stop" else self._finish
         return Completion(
             deltas=whole_parts(self._deltas),
-            finish_reason=_ABORTED if aborted else finish,
+            finish_reason=ABORTED if aborted else finish,
             stopped_by=self._detokenizer.stopped_by,
             prompt_tokens=len(self.plan.prompt_ids),
             tokens=tuple(self._tokens),
@@ -235,7 +222,7 @@ class RunningTurn:
 
     @property
     def _has_only_call(self) -> bool:
-        return self._has_call and self.plan.one_call
+        return self._has_call and self.plan.placed.request.one_call
 
     def _told_token(self, token: SampledToken) -> TokenLogprob:
         alternatives = tuple(
@@ -270,36 +257,20 @@ class RunningTurn:
 
     def _turn(self, completion: Completion, failure: str) -> Turn:
         plan = self.plan
-        if failure:
-            state = TurnState.ABORTED
-        else:
-            state = TurnState.SIDE if plan.kind is TurnKind.SIDE else TurnState.WAITING_NEXT_STATE
-        return Turn(
-            id=plan.turn_id,
-            session_id=plan.session_id,
-            parent_id=plan.parent_id,
-            kind=plan.kind,
-            kind_reason=plan.kind_reason,
-            state=state,
-            state_reason=failure,
-            model=plan.model,
+        return plan.placed.turn(
+            plan.turn_id,
+            completion.reply,
+            failure,
+            record=completion.record,
+            model=plan.placed.request.model,
             policy_version=self.version,
-            messages=plan.messages,
-            tools=plan.tools,
-            reply=completion.record,
+            sampling=plan.sampling,
+            finish_reason=completion.finish_reason,
             prompt_ids=plan.prompt_ids,
             response_ids=tuple(self._ids),
             logprobs=tuple(self._logprobs),
-            sampling=plan.sampling,
-            finish_reason=completion.finish_reason,
-            created_at=plan.created_at,
-            finished_at=time.time(),
-            conversation_hash=plan.conversation.hash_with(completion.reply),
-            request_hash=plan.conversation.request_hash,
-            reply_hash=plan.conversation.reply_hash(completion.reply),
         )
 
     def _record(self, turn: Turn) -> None:
         self._conversations.add_turn(turn)
-        if self.plan.closes_session:
-            self._conversations.close_session(turn.session_id, _DONE)
+        self.plan.placed.close_if_done(self._conversations)

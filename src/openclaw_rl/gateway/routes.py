@@ -91,7 +91,7 @@ async def _answer(
     choices = await admit(service_of(request), tenant, request.headers, asked, request.is_disconnected)
     plan = choices[0].plan
     headers = {
-        "X-Session-Id": plan.session_id,
+        "X-Session-Id": plan.placed.session_id,
         "X-Turn-Id": ", ".join(running.plan.turn_id for running in choices),
         "X-Policy-Version": str(choices[0].version),
     }

@@ -9,20 +9,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from anyio import to_thread
 
-from openclaw_rl.gateway import sides
-from openclaw_rl.gateway.completion_request import CompletionRequest
-from openclaw_rl.gateway.normalise import Conversation
-from openclaw_rl.gateway.sessions import Place, Sessions, conversation_of, is_done, stated_session
+from openclaw_rl.gateway.placement import Placed
 from openclaw_rl.gateway.upstream.headers import Headers
 from openclaw_rl.gateway.upstream.reply import Choice, Reply
-from openclaw_rl.model import OTHER_MODEL, Sampling, Turn, TurnKind, TurnState
+from openclaw_rl.model import OTHER_MODEL, Sampling, Turn
 from openclaw_rl.store import Store, new_id
 from openclaw_rl.store.recordings import Usage
 
@@ -31,8 +27,6 @@ REPORTED_ERROR = "the upstream reported an error within its answer"
 LARGE_BODY = 256 * 1024
 """Characters from which JSON is read in a thread, so that nobody else's stream waits."""
 UNREADABLE = "the upstream's answer has a form that cannot be read"
-_ABORTED = "aborted"
-_DONE = "the client said that it is done"
 
 log = logging.getLogger(__name__)
 
@@ -47,39 +41,6 @@ class Readers:
     """`[DONE]`, where a protocol's streams end with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """All that is known of a request before it is passed on."""
-
-    request: CompletionRequest
-    conversation: Conversation
-    kind: TurnKind
-    kind_reason: str
-    place: Place
-    turn_ids: tuple[str, ...]
-    """One for each choice."""
-    closes_session: bool
-    arrived: float
-
-
-def place(sessions: Sessions, tenant: str, headers: Mapping[str, str], request: CompletionRequest) -> Placed:
-    """Find the request's session and pair it with the turns before it. Blocks on the store."""
-    arrived = time.time()
-    conversation = conversation_of(headers, request)
-    stated = sides.stated_kind(headers, request.turn_type)
-    kind, kind_reason = sides.classify(request, stated)
-    return Placed(
-        request,
-        conversation,
-        kind,
-        kind_reason,
-        sessions.place(conversation, kind, tenant, stated_session(headers, request), request.continues),
-        tuple(new_id("turn") for _ in range(request.choices)),
-        is_done(headers, request),
-        arrived,
-    )
-
-
 class Recording:
     """Takes in what the upstream answers, and stores it once."""
 
@@ -90,8 +51,9 @@ class Recording:
         """Something was said that could not be taken in; the turn is stored as aborted."""
         self._store = store
         self._placed = placed
+        self._turn_ids = [new_id("turn") for _ in range(placed.request.choices)]  # one for each choice
         self._readers = readers
-        self._reply = Reply(len(placed.turn_ids))
+        self._reply = Reply(placed.request.choices)
         self._done = False  # a stream said itself that it is
         self._storing: asyncio.Task[None] | None = None
         self._usage: Usage | None = None
@@ -99,8 +61,8 @@ class Recording:
     @property
     def headers(self) -> Headers:
         """By which a caller can name the turns later."""
-        turns = ", ".join(self._placed.turn_ids)
-        return [("x-session-id", self._placed.place.session_id), ("x-turn-id", turns)]
+        turns = ", ".join(self._turn_ids)
+        return [("x-session-id", self._placed.session_id), ("x-turn-id", turns)]
 
     async def read(self, text: str) -> None:
         """An event's data, or a plain body. Raises nothing: whatever is said, it is passed on."""
@@ -128,7 +90,7 @@ class Recording:
                 await self.end()
         elif self._reply.usage is not None and self._reply.usage != self._usage:
             self._usage = self._reply.usage
-            await to_thread.run_sync(self._store.recordings.set_usage, self._placed.turn_ids[0], self._usage)
+            await to_thread.run_sync(self._store.recordings.set_usage, self._turn_ids[0], self._usage)
 
     async def end(self, failure: str = BROKE_OFF) -> None:
         """Nothing more comes: what is not whole is stored as aborted, for the reason `failure`.
@@ -141,7 +103,7 @@ class Recording:
                 turns = self._turns(failure)
             except Exception as error:  # noqa: BLE001 - as above
                 self._cannot_read(error)
-                self._reply = Reply(len(self._placed.turn_ids))
+                self._reply = Reply(len(self._turn_ids))
                 turns = self._turns(failure)
             self._storing = asyncio.create_task(to_thread.run_sync(self._record, turns))
         # A request that is cancelled meanwhile must not leave its turn unwritten, nor written twice.
@@ -162,42 +124,20 @@ class Recording:
         choices = [self._reply.choices[index] for index in sorted(self._reply.choices)] or [Choice()]
         return [
             self._turn(turn_id, choice, "" if choice.finish_reason and is_sound else failure)
-            for turn_id, choice in zip(self._placed.turn_ids, choices, strict=False)
+            for turn_id, choice in zip(self._turn_ids, choices, strict=False)
         ]
 
     def _turn(self, turn_id: str, choice: Choice, failure: str) -> Turn:
-        placed = self._placed
-        reply = choice.message
-        if failure:
-            state = TurnState.ABORTED
-        else:
-            state = TurnState.SIDE if placed.kind is TurnKind.SIDE else TurnState.WAITING_NEXT_STATE
-        return Turn(
-            id=turn_id,
-            session_id=placed.place.session_id,
-            parent_id=placed.place.parent_id,
-            kind=placed.kind,
-            kind_reason=placed.kind_reason,
-            state=state,
-            state_reason=failure,
-            model=self._reply.model or placed.request.model,
+        return self._placed.turn(
+            turn_id,
+            choice.message,
+            failure,
+            model=self._reply.model or self._placed.request.model,
             policy_version=OTHER_MODEL,
-            messages=placed.request.messages,
-            tools=placed.request.tools,
-            reply=reply,
-            prompt_ids=(),
-            response_ids=(),
-            logprobs=(),
             sampling=Sampling(),  # how the upstream draws is not known
-            finish_reason=_ABORTED if failure else choice.finish_reason,
-            created_at=placed.arrived,
-            finished_at=time.time(),
-            conversation_hash=placed.conversation.hash_with(reply),
-            request_hash=placed.conversation.request_hash,
-            reply_hash=placed.conversation.reply_hash(reply),
+            finish_reason=choice.finish_reason,
         )
 
     def _record(self, turns: list[Turn]) -> None:
         self._store.recordings.add(turns, self._reply.response_id, self._usage)
-        if self._placed.closes_session:
-            self._store.conversations.close_session(turns[0].session_id, _DONE)
+        self._placed.close_if_done(self._store.conversations)

@@ -7,6 +7,7 @@ made that nobody here can read is refused. Decides nothing about turns. Blocking
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote
@@ -15,11 +16,12 @@ from anyio import to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from openclaw_rl.gateway import bodies
+from openclaw_rl.gateway import bodies, sides
 from openclaw_rl.gateway.common_routes import Tenant
 from openclaw_rl.gateway.completion_request import CompletionRequest
 from openclaw_rl.gateway.errors import ApiError, not_found
 from openclaw_rl.gateway.openapi import takes
+from openclaw_rl.gateway.placement import place
 from openclaw_rl.gateway.protocols.chat import ChatRequest
 from openclaw_rl.gateway.protocols.messages import MessagesRequest
 from openclaw_rl.gateway.protocols.responses import ResponsesRequest
@@ -27,7 +29,7 @@ from openclaw_rl.gateway.upstream import chat, messages, responses
 from openclaw_rl.gateway.upstream.connection import Forward
 from openclaw_rl.gateway.upstream.headers import Headers, not_recorded, to_upstream
 from openclaw_rl.gateway.upstream.recorder import Recorder
-from openclaw_rl.gateway.upstream.recording import Readers, Recording, place
+from openclaw_rl.gateway.upstream.recording import Readers, Recording
 from openclaw_rl.gateway.upstream.relay import Relay
 
 router = APIRouter()
@@ -93,9 +95,13 @@ async def _record(request: Request, tenant: str, read: Read, readers: Readers) -
     """Pass a request on, and record it if it can be read."""
     recorder = recorder_of(request)
     raw = await bodies.read_body(request, recorder.body_limit)
+    arrived = time.time()
     try:
         asked = await to_thread.run_sync(lambda: read(bodies.parse_json(raw)))
-        placed = await to_thread.run_sync(place, recorder.sessions, tenant, request.headers, asked)
+        stated = sides.stated_kind(request.headers, asked.turn_type)
+        placed = await to_thread.run_sync(
+            lambda: place(recorder.sessions, tenant, request.headers, asked, stated=stated, arrived=arrived)
+        )
     except responses.BackgroundError:
         raise
     except ApiError as error:
