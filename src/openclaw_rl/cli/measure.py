@@ -48,17 +48,15 @@ def judge(
     set_: Set = None,
 ) -> None:
     """Agreement of judges with next states labelled by hand."""
-    settings, _ = config.load(config_file, as_settings(set_, model=model))
     from openclaw_rl.evals.judge_bench import bench
     from openclaw_rl.evals.judge_bench.cases import halves
 
     asked = judges or ["rules"]
-    for name in asked:  # one that is none is refused before any is measured
-        config.load(config_file, as_settings(set_, model=model, judge=name))
+    settings = [config.load(config_file, as_settings(set_, model=model, judge=name))[0] for name in asked]
     if "self" in asked:
         need_local("bench judge --judge self")
         log_to_terminal()
-    bench.run(settings, asked, halves(half), most, json_file)
+    bench.run(settings, halves(half), most, json_file)
 
 
 def update(

@@ -7,7 +7,6 @@ would, and reads the store to show what was learned from which sentence. It trai
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from pathlib import Path
@@ -22,6 +21,7 @@ from openclaw_rl.evals.demo_run import open_run
 from openclaw_rl.evals.demo_screen import Screen
 from openclaw_rl.evals.held_out import HINT, MAX_TOKENS, Evaluation, evaluate
 from openclaw_rl.evals.plot import draw
+from openclaw_rl.evals.results import write
 from openclaw_rl.model import Message
 from openclaw_rl.policy.embedded import model_files
 from openclaw_rl.processes.up import ChildRefusedError, Supervisor
@@ -235,4 +235,4 @@ class Demo:
         log(f"\n{run.seconds:.0f} s; plot: {run.folder / 'score.png'}")
         log(f"Go on talking to the trained model, which goes on learning:\n  {self._command()}")
         if json_file is not None:
-            json_file.write_text(json.dumps(run.results(EMBEDDED_MODEL), indent=2), encoding="utf-8")
+            write(json_file, run.results(EMBEDDED_MODEL))

@@ -14,21 +14,19 @@ MOST_WORDS = 25
 """Of a short sentence."""
 
 _WORD = re.compile(r"[a-z0-9']+")
-_SENTENCE_END = re.compile(r"[.!?][\"')\]]?(?=\s|$)")
+SENTENCE_END = re.compile(r"[.!?][\"')\]]?(?=\s|$)")
 
 
-def style_fault(reply: str) -> str:
+def style_fault(reply: str, most_words: int = MOST_WORDS) -> str:
     """Why `reply` is not one short sentence: "", "empty", "several lines", "several sentences" or "long"."""
     text = reply.strip()
     if not text:
         return "empty"
     if "\n" in text:
         return "several lines"
-    if len(_SENTENCE_END.findall(text)) > 1:
+    if len(SENTENCE_END.findall(text)) > 1:
         return "several sentences"
-    if len(text.split()) > MOST_WORDS:
-        return "long"
-    return ""
+    return "long" if len(text.split()) > most_words else ""
 
 
 def useful_fault(reply: str, terms: Sequence[str], *, finished: bool) -> str:

@@ -19,7 +19,7 @@ from openclaw_rl.model import Message
 from openclaw_rl.policy.chat_template import text_of
 
 _THINK_OPEN, _THINK_CLOSE = "<think>", "</think>"
-_NO_ID = re.compile(r"[^A-Za-z0-9]")
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,10 @@ class Conversation:
     def reply_hash(self, reply: Message) -> str:
         """What tells `reply` from others wherever it stands; empty for one that says nothing.
 
-        Calls count with their ids, which no two replies share.
+        Calls count with their ids, which tell most of them apart.
         """
         role, text, calls = normal_form(reply)
-        ids = [_NO_ID.sub("", str(call.get("id") or "")) for call in reply.get("tool_calls") or ()]
+        ids = [bare_id(call.get("id")) for call in reply.get("tool_calls") or ()]
         return _extend(_start(self.person), [role, text, calls, ids]) if text or ids else ""
 
     def continuations(self) -> Iterator[tuple[str, int]]:
@@ -92,6 +92,11 @@ class Conversation:
                 answered = True
             elif answered:
                 yield self.hashes[position], position + 1
+
+
+def bare_id(given: Any) -> str:
+    """A call's id as every client keeps it: its letters and digits."""
+    return _NOT_IN_IDS.sub("", str(given or ""))
 
 
 def normal_form(message: Message) -> list[Any]:

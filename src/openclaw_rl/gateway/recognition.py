@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from openclaw_rl.gateway.normalise import Conversation, normal_form
+from openclaw_rl.gateway.normalise import Conversation, bare_id, normal_form
 from openclaw_rl.model import Message
 from openclaw_rl.store.continuations import Continuations, PlacedTurn
 
@@ -22,7 +22,6 @@ _ENOUGH_AROUND = 16
 """The same for a reply that answers the very same request, and had something added."""
 _MOST_COMPARED = 32
 """Messages before a reply that are compared: the nearest tell histories apart."""
-_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9]")
 _OUR_ID = re.compile(r"call[0-9a-f]{24}")
 _ID_PREFIX = re.compile(r"(?:functions|chatcmpl|toolu|tool|call|fc)*")
 _RANDOM_LENGTH, _RANDOM_CHARACTERS = 16, 8
@@ -60,12 +59,13 @@ def find_moved(
     and with one session only. A call's id that looks random stands for the bytes but not for the message
     before; one that we made is proof by itself.
     """
-    reply, before = conversation.messages[length - 1], conversation.messages[: length - 1]
+    reply = conversation.messages[length - 1]
     reply_hash = conversation.reply_hash(reply)
     if not reply_hash:
         return None
+    before = [normal_form(one) for one in conversation.messages[: length - 1][-_MOST_COMPARED:]]
     found = [
-        (_agreeing(before, Conversation.of(messages[-_MOST_COMPARED:]).messages), turn)
+        (_agreeing(before, _forms(messages)), turn)
         for turn, messages in stored.replied_the_same(reply_hash, tenant, session_id)
     ]
     if not found:
@@ -80,26 +80,23 @@ def find_moved(
         return None
     if any(_is_random_id(call) for call in calls):
         return best
-    enough = _size(reply) + agreement >= ENOUGH and (session_id is not None or agreement >= least_before)
+    enough = _size(normal_form(reply)) + agreement >= ENOUGH and (
+        session_id is not None or agreement >= least_before
+    )
     return best if enough else None
 
 
 def _is_our_id(call: dict[str, Any]) -> bool:
-    return bool(_OUR_ID.fullmatch(_letters(call.get("id")))) and _is_random_id(call)
+    return bool(_OUR_ID.fullmatch(bare_id(call.get("id")))) and _is_random_id(call)
 
 
 def _is_random_id(call: dict[str, Any]) -> bool:
     """Whether the id is more than a number and the function's name, which come again in other replies."""
-    name = _letters((call.get("function") or {}).get("name"))
-    own = _ID_PREFIX.sub("", _letters(call.get("id")), count=1)
+    name = bare_id((call.get("function") or {}).get("name"))
+    own = _ID_PREFIX.sub("", bare_id(call.get("id")), count=1)
     own = own.replace(name, "") if name else own
     is_mixed = any(letter.isdigit() for letter in own) and any(letter.isalpha() for letter in own)
     return is_mixed and len(own) >= _RANDOM_LENGTH and len(set(own)) >= _RANDOM_CHARACTERS
-
-
-def _letters(text: Any) -> str:
-    """Without what clients leave out of ids."""
-    return _NOT_IN_IDS.sub("", str(text or ""))
 
 
 def _is_altered(sent: list[Any], ours: list[Any]) -> bool:
@@ -117,15 +114,20 @@ def _is_altered(sent: list[Any], ours: list[Any]) -> bool:
     return bool(found) and len(whole.encode()) >= _ENOUGH_AROUND and on_lines_of_its_own
 
 
-def _agreeing(before: Sequence[Message], theirs: Sequence[Message]) -> int:
-    """Bytes of text in the messages that agree, counted backwards from the reply."""
+def _forms(messages: Sequence[Message]) -> list[list[Any]]:
+    """Of a stored request's last messages, those that count."""
+    return [normal_form(one) for one in Conversation.of(messages[-_MOST_COMPARED:]).messages]
+
+
+def _agreeing(before: Sequence[list[Any]], theirs: Sequence[list[Any]]) -> int:
+    """Bytes of text in the messages that agree, counted backwards from the reply; both in normal form."""
     total = 0
     for one, other in zip(reversed(before), reversed(theirs), strict=False):
-        if normal_form(one) != normal_form(other):
+        if one != other:
             break
         total += _size(one)
     return total
 
 
-def _size(message: Message) -> int:
-    return len(str(normal_form(message)[1]).encode())
+def _size(form: Sequence[Any]) -> int:
+    return len(str(form[1]).encode())

@@ -7,7 +7,6 @@ changes a judge. Knows no judge's insides; the arithmetic is `agreement`.
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from openclaw_rl.evals.judge_bench import agreement
 from openclaw_rl.evals.judge_bench.agreement import Opinion, Share
 from openclaw_rl.evals.judge_bench.cases import Case, Half, load, spread
 from openclaw_rl.evals.judge_bench.own_server import own_server
+from openclaw_rl.evals.results import write
 from openclaw_rl.judge.judge import make_judge
 
 
@@ -61,18 +61,12 @@ class Measured:
         }
 
 
-def run(
-    settings: Settings,
-    judges: Sequence[str],
-    halves: Sequence[Half],
-    most: int | None,
-    json_file: Path | None,
-) -> None:
-    """Measure each of `judges` (rules, self or a URL) on `most` cases of each half; print what came out."""
+def run(judges: Sequence[Settings], halves: Sequence[Half], most: int | None, json_file: Path | None) -> None:
+    """Measure the judge of each settings on `most` cases of each half; print what came out."""
     commit = provenance.commit()
     console = Console() if sys.stdout.isatty() else Console(width=160)
     cases = {half: spread(load(half), most) for half in halves}
-    measured = [_measure(settings, name, cases, console) for name in judges]
+    measured = [_measure(settings, cases, console) for settings in judges]
     console.print(_summary(measured), _kinds(measured))
     for one in measured:
         for reason, count in agreement.unjudged_because(one.shown).items():
@@ -83,16 +77,15 @@ def run(
             "cases": {half: len(of) for half, of in cases.items()},
             "commit": commit,
         }
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write(json_file, results)
         console.print(f"written to {json_file}", markup=False)
 
 
-def _measure(settings: Settings, name: str, cases: dict[Half, list[Case]], console: Console) -> Measured:
-    asked = settings.model_copy(update={"judge": settings.judge.model_copy(update={"kind": name})})
+def _measure(settings: Settings, cases: dict[Half, list[Case]], console: Console) -> Measured:
+    name = settings.judge.kind
     with own_server(settings) if name == "self" else nullcontext("") as url:
         started = time.perf_counter()
-        opinions = asyncio.run(_ask(asked, url, cases, console))
+        opinions = asyncio.run(_ask(settings, url, cases, console))
         votes = 1 if name == "rules" else settings.judge.votes
         return Measured(name, opinions, votes, time.perf_counter() - started)
 

@@ -6,7 +6,6 @@ Runs go one at a time. Knows no server and no statistics.
 
 from __future__ import annotations
 
-import json
 import statistics
 import threading
 import time
@@ -29,6 +28,7 @@ from openclaw_rl.evals.personalise.questions import questions
 from openclaw_rl.evals.personalise.run import Plan, Run
 from openclaw_rl.evals.personalise.run import Progress as RunProgress
 from openclaw_rl.evals.personalise.run_file import RunFile, load_all, name_of
+from openclaw_rl.evals.results import write
 from openclaw_rl.policy.embedded import model_files
 from openclaw_rl.processes.up import ChildRefusedError
 
@@ -36,6 +36,9 @@ HELD_OUT = 64
 """Questions of an evaluation: the first ones of the held-out set."""
 
 MEASURE_AT = (4, 8, 16)
+
+TOO_WIDE = ("words", "seconds")
+"""Columns that a terminal has no room for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,37 +165,13 @@ class Bench:
                 for run in runs
             ],
         }
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write(json_file, written)
 
 
 def summary(runs: Sequence[RunFile]) -> Table:
     """The table as it is printed."""
-    shown = Table(
-        "persona",
-        "method",
-        "updates",
-        "pleases",
-        "95 %",
-        "style",
-        "useful",
-        "told base",
-        "drift",
-        "turns",
-        "seeds",
-    )
+    columns = {name: shown for name, shown in table.COLUMNS.items() if name not in TOO_WIDE}
+    printed = Table(*columns)
     for row in table.rows(runs):
-        shown.add_row(
-            row.persona,
-            row.method,
-            str(row.updates),
-            f"{row.mean:.2f}",
-            f"{row.low:.2f} to {row.high:.2f}",
-            f"{row.style:.2f}",
-            f"{row.usefulness:.2f}",
-            f"{row.hinted_log_prob:.2f}",
-            f"{row.drift:.3f}",
-            f"{row.turns:.0f}",
-            str(row.seeds),
-        )
-    return shown
+        printed.add_row(*(shown(row) for shown in columns.values()))
+    return printed

@@ -11,12 +11,14 @@ from pathlib import Path
 import torch
 
 from openclaw_rl.config import LearnSettings, Settings
-from openclaw_rl.learn.batch import Packed, Scored, packed
+from openclaw_rl.learn.batch import Scored, packed
+from openclaw_rl.learn.predictions import Predictions
+from openclaw_rl.learn.scoring import Scorer
 from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.embedded import model_files
 from openclaw_rl.policy.embedded.adapter import Adapter
 from openclaw_rl.policy.embedded.network import Network
-from openclaw_rl.policy.embedded.sampler import chosen_log_probs
+from openclaw_rl.policy.embedded.sampler import log_probs
 
 UNRELATED = (
     "Translate into French: The weather is nice today.",
@@ -46,7 +48,6 @@ class Frozen:
         folder = model_files.resolve(model, say)
         device = model_files.choose_device("auto")
         self._template: ChatTemplate = model_files.load_template(folder)
-        self._tokens_per_pass = LearnSettings().tokens_per_pass
         self._network = Network.load(
             folder,
             dtype=model_files.choose_dtype("auto", device),
@@ -57,31 +58,24 @@ class Frozen:
     def log_prob(self, asked: Sequence[str], replies: Sequence[str], hint: str) -> float:
         """Mean over replies of the mean log-prob of their tokens under the base that is told `hint`."""
         parts = self._parts([f"{question}\n\n{hint}" for question in asked], replies)
-        means = []
-        with torch.no_grad():
-            for group in packed(parts, self._tokens_per_pass):
-                logits = self._network.packed_logits(group.sequences, group.keep())
-                targets = group.targets().unsqueeze(1)
-                found = chosen_log_probs(logits, targets, torch.ones(len(logits))).squeeze(1)
-                means += [each.mean().item() for each in torch.split(found, group.lengths)]
+        means = [found.mean().item() for found in self._scorer().log_probs(parts).values()]
         return sum(means) / len(means) if means else 0.0
 
     def drift(self, version: Path | None, prompts: Sequence[str], replies: Sequence[str]) -> float:
         """KL(version || base) in nats per token, over the whole vocabulary, along the version's `replies`."""
         if version is None:
             return 0.0
-        adapter = Adapter.load(version, self._network.adapted)
+        own, base = self._scorer(Adapter.load(version, self._network.adapted)), self._scorer()
         parts, total, tokens = self._parts(prompts, replies), 0.0, 0
         with torch.no_grad():
-            for group in packed(parts, self._tokens_per_pass):
-                own, base = (self._rows(group, chosen) for chosen in (adapter, None))
-                total += (own.exp() * (own - base)).sum().item()
-                tokens += len(own)
+            for group in packed(parts, own.tokens_per_pass):
+                ours, theirs = (_distributions(scorer.predictions(group)) for scorer in (own, base))
+                total += (ours.exp() * (ours - theirs)).sum().item()
+                tokens += len(ours)
         return total / tokens if tokens else 0.0
 
-    def _rows(self, group: Packed, adapter: Adapter | None) -> torch.Tensor:
-        logits = self._network.packed_logits(group.sequences, group.keep(), adapter)
-        return torch.log_softmax(logits.float(), dim=-1)
+    def _scorer(self, adapter: Adapter | None = None) -> Scorer:
+        return Scorer(self._network, adapter, self._network, LearnSettings().tokens_per_pass, lambda: None)
 
     def _parts(self, prompts: Sequence[str], replies: Sequence[str]) -> list[Scored]:
         encode = self._template.tokenizer.encode
@@ -92,3 +86,8 @@ class Frozen:
                 prompt_ids = self._template.prompt_ids([{"role": "user", "content": prompt}])
                 found.append(Scored(place, tuple(prompt_ids), response, 1.0))
         return found
+
+
+def _distributions(predictions: Predictions) -> torch.Tensor:
+    """Log-probs of the whole vocabulary: [rows, vocabulary]."""
+    return log_probs(predictions.project(predictions.hidden), predictions.temperatures)

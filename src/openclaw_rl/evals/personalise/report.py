@@ -29,11 +29,6 @@ COLOURS = {
     "sft": "#9334e6",
 }
 
-HEAD = (
-    *("persona", "method", "updates", "pleases", "95 %", "style", "useful", "told base", "drift"),
-    *("words", "turns", "seconds", "seeds"),
-)
-
 ORIGIN = ("commit", "processor", "cores", "at")
 
 _STYLE = (
@@ -66,8 +61,8 @@ def page(runs: Sequence[RunFile], path: Path) -> None:
         ),
         "</ul>",
         _html(
-            HEAD,
-            [_cells(row) for row in rows],
+            tuple(table.COLUMNS),
+            [[shown(row) for shown in table.COLUMNS.values()] for row in rows],
         ),
         "<h2>Sessions until three first replies in a row pleased</h2>",
         _html(
@@ -121,24 +116,6 @@ def _figure(rows: Sequence[Row]) -> Figure:
     panels[0][0].set_ylabel("held-out first replies that please")
     figure.tight_layout()
     return figure
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    return (
-        row.persona,
-        row.method,
-        str(row.updates),
-        f"{row.mean:.2f}",
-        f"{row.low:.2f} to {row.high:.2f}",
-        f"{row.style:.2f}",
-        f"{row.usefulness:.2f}",
-        f"{row.hinted_log_prob:.2f}",
-        f"{row.drift:.3f}",
-        f"{row.words:.0f}",
-        f"{row.turns:.0f}",
-        f"{row.seconds:.0f}",
-        str(row.seeds),
-    )
 
 
 def _origin(run: RunFile) -> tuple[str, ...]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 
+from openclaw_rl.evals.scoring import SENTENCE_END, style_fault
+
 MOST_WORDS_BRIEF = 35
 MOST_WORDS_STUDENT = 60
 MOST_SENTENCES_STUDENT = 3
 POINTS = 3
 
-_SENTENCE_END = re.compile(r"[.!?][\"')\]]?(?=\s|$)")
 _MARKUP = re.compile(r"\*\*|__|`|^\s*(?:[-*•]|\d+[.)]|#+)\s|\|", re.MULTILINE)
 _MACHINE = re.compile(
     r"\bas an ai\b|\bas a language model\b|^(?:certainly|of course|sure)\b|\bi(?:'m| am) here to\b"
@@ -25,14 +26,7 @@ _POINT = re.compile(r"^\s*(\d+)[.)]\s+(\S.*)$")
 
 def brief(reply: str) -> str:
     """One sentence on one line, of at most 35 words."""
-    text = reply.strip()
-    if not text:
-        return "empty"
-    if "\n" in text:
-        return "several lines"
-    if len(_SENTENCE_END.findall(text)) > 1:
-        return "several sentences"
-    return "long" if len(text.split()) > MOST_WORDS_BRIEF else ""
+    return style_fault(reply, MOST_WORDS_BRIEF)
 
 
 def student(reply: str) -> str:
@@ -46,7 +40,7 @@ def student(reply: str) -> str:
         return "several paragraphs"
     if _MACHINE.search(text):
         return "sounds like a machine"
-    too_many = len(_SENTENCE_END.findall(text)) > MOST_SENTENCES_STUDENT
+    too_many = len(SENTENCE_END.findall(text)) > MOST_SENTENCES_STUDENT
     return "long" if too_many or len(text.split()) > MOST_WORDS_STUDENT else ""
 
 

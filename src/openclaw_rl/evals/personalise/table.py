@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -45,6 +45,24 @@ class Row:
             name: round(value, 4) if isinstance(value, float) else value
             for name, value in asdict(self).items()
         }
+
+
+COLUMNS: Mapping[str, Callable[[Row], str]] = {
+    "persona": lambda row: row.persona,
+    "method": lambda row: row.method,
+    "updates": lambda row: str(row.updates),
+    "pleases": lambda row: f"{row.mean:.2f}",
+    "95 %": lambda row: f"{row.low:.2f} to {row.high:.2f}",
+    "style": lambda row: f"{row.style:.2f}",
+    "useful": lambda row: f"{row.usefulness:.2f}",
+    "told base": lambda row: f"{row.hinted_log_prob:.2f}",
+    "drift": lambda row: f"{row.drift:.3f}",
+    "words": lambda row: f"{row.words:.0f}",
+    "turns": lambda row: f"{row.turns:.0f}",
+    "seconds": lambda row: f"{row.seconds:.0f}",
+    "seeds": lambda row: str(row.seeds),
+}
+"""The table as people read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +125,7 @@ def _row(persona: str, method: str, updates: int, found: Sequence[Measurement]) 
     low, high = interval(scores, len(found[0].pleases))
     mean = {
         name: statistics.fmean(float(getattr(one, name)) for one in found)
-        for name in ("style", "useful", "hinted_log_prob", "drift", "words", "turns", "seconds")
+        for name in ("style", "hinted_log_prob", "drift", "words", "turns", "seconds")
     }
     return Row(
         persona,
@@ -117,11 +135,6 @@ def _row(persona: str, method: str, updates: int, found: Sequence[Measurement]) 
         low,
         high,
         len(scores),
-        style=mean["style"],
-        usefulness=mean["useful"],
-        hinted_log_prob=mean["hinted_log_prob"],
-        drift=mean["drift"],
-        words=mean["words"],
-        turns=mean["turns"],
-        seconds=mean["seconds"],
+        usefulness=statistics.fmean(one.useful for one in found),
+        **mean,
     )

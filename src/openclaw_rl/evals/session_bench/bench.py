@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from openclaw_rl.evals import provenance
+from openclaw_rl.evals.results import write
 from openclaw_rl.evals.session_bench import scores, script
 from openclaw_rl.evals.session_bench.runner import Observed, observe
 from openclaw_rl.evals.session_bench.scores import Score
@@ -29,9 +29,7 @@ def run(json_file: Path | None, *, failures: bool, held_out: bool) -> None:
     if failures:
         _list_failures([one for one in observed if held_out or not one.conversation.held_out], console)
     if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        written = json.dumps({**results(observed), "commit": commit}, indent=1, ensure_ascii=False)
-        json_file.write_text(written + "\n", encoding="utf-8")
+        write(json_file, {**results(observed), "commit": commit})
         console.print(f"written to {json_file}", markup=False)
 
 

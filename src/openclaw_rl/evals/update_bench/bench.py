@@ -23,6 +23,7 @@ from rich.table import Table
 
 from openclaw_rl.config import ConfigError, Settings
 from openclaw_rl.evals import provenance
+from openclaw_rl.evals.results import write
 from openclaw_rl.evals.update_bench import rival
 from openclaw_rl.evals.update_bench.work import Work, replies
 from openclaw_rl.policy.embedded import model_files
@@ -71,8 +72,7 @@ def run(
     }
     _show(result, earlier, console)
     if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write(json_file, result)
         say(f"written to {json_file}")
 
 

@@ -18,13 +18,12 @@ from openclaw_rl.policy.embedded.network import Network
 @torch.inference_mode()
 def seconds(network: Network, passes: Sequence[tuple[int, int]]) -> float:
     """For forward and backward passes of so many (tokens, response tokens) each."""
-    head = network.model.get_output_embeddings()  # type: ignore[operator]
     layers = [module for module in network.model.modules() if isinstance(module, nn.Linear)]
     total = 0.0
     for tokens, response_tokens in passes:
         for layer in layers:
-            rows = response_tokens if layer is head else tokens
             outputs, inputs = layer.weight.shape
+            rows = response_tokens if outputs == network.vocabulary else tokens
             ahead = torch.randn(rows, inputs, dtype=layer.weight.dtype)
             back = torch.randn(rows, outputs, dtype=layer.weight.dtype)
             started = time.perf_counter()
