@@ -235,7 +235,9 @@ def test_the_report_page_stands_alone_and_shows_every_method(tmp_path: Path) -> 
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("asked", [{"method": ["magic"]}, {"persona": ["hybrid"]}])
-def test_an_unknown_name_is_refused_with_those_that_are_known(asked: dict[str, list[str]]) -> None:
+@pytest.mark.parametrize(("persona", "method"), [(None, ["magic"]), (["hybrid"], None)])
+def test_an_unknown_name_is_refused_with_those_that_are_known(
+    persona: list[str] | None, method: list[str] | None
+) -> None:
     with pytest.raises(ConfigError, match=r"knows no (magic|hybrid); choose from (base|brief), "):
-        personalise(**asked)  # type: ignore[arg-type]
+        personalise(persona=persona, method=method)

@@ -7,7 +7,7 @@ from test_data import likeness, normalised
 
 from openclaw_rl.evals.personalise import styles
 from openclaw_rl.evals.personalise.personas import MOODS, PERSONAS, Persona, again
-from openclaw_rl.evals.personalise.questions import every_question, questions
+from openclaw_rl.evals.personalise.questions import QuestionSet, every_question, questions
 from openclaw_rl.evals.personalise.user import User
 from openclaw_rl.evals.scoring import useful_fault
 from openclaw_rl.judge.user_replies import read_reply
@@ -37,10 +37,10 @@ def test_no_held_out_question_resembles_one_that_is_talked_about() -> None:
 
 
 @pytest.mark.parametrize("name", ["train", "held_out"])
-def test_no_term_of_an_answer_stands_in_its_question(name: str) -> None:
+def test_no_term_of_an_answer_stands_in_its_question(name: QuestionSet) -> None:
     echoes = [
         (question, term)
-        for question, terms in every_question(name).items()  # type: ignore[arg-type]
+        for question, terms in every_question(name).items()
         for term in terms
         if not useful_fault(question, [term], finished=True)
     ]

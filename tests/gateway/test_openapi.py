@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from running_gateway import RunningGateway, running_gateway, user
+from schemathesis.checks import not_a_server_error
+from schemathesis.generation import GenerationMode
 
 from openclaw_rl.gateway.protocols.chat import ChatRequest
 from openclaw_rl.gateway.protocols.messages import MessagesRequest
@@ -82,14 +85,9 @@ def test_no_page_that_loads_scripts_is_served(gateway: RunningGateway) -> None:
     assert gateway.http.get("/docs").status_code == gateway.http.get("/redoc").status_code == 404
 
 
-@pytest.mark.slow
 def test_what_schemathesis_makes_of_the_description_never_breaks_the_server(
     gateway: RunningGateway, caplog: pytest.LogCaptureFixture
 ) -> None:
-    schemathesis = pytest.importorskip("schemathesis", reason="of the dev extra")
-    from schemathesis.checks import not_a_server_error
-    from schemathesis.generation import GenerationMode
-
     schema = schemathesis.openapi.from_url(f"{gateway.url}/openapi.json")
     asked = 0
     for result in schema.get_all_operations():

@@ -37,8 +37,8 @@ HELD_OUT = 64
 
 MEASURE_AT = (4, 8, 16)
 
-TOO_WIDE = ("words", "seconds")
-"""Columns that a terminal has no room for."""
+TOO_WIDE = ("told base", "drift", "words", "turns", "seconds")
+"""Columns that a terminal has no room for; the page has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class Bench:
 def summary(runs: Sequence[RunFile]) -> Table:
     """The table as it is printed."""
     columns = {name: shown for name, shown in table.COLUMNS.items() if name not in TOO_WIDE}
-    printed = Table(*columns)
+    printed = Table(*columns, box=None)
     for row in table.rows(runs):
         printed.add_row(*(shown(row) for shown in columns.values()))
     return printed
