@@ -155,7 +155,7 @@ class LearnSettings(Section):
     """Linear layers that get an adapter, by the last part of their name."""
     full_fine_tuning: bool = False
     """Train every weight instead of an adapter."""
-    reward_weight: float = Field(0.3, ge=0)
+    reward_weight: float = Field(0.6, ge=0)
     """Of the score."""
     baseline_decay: float = Field(0.0, ge=0, lt=1)
     """Above 0 (0.9 is usual), the running mean of past scores but 0 is subtracted from a lone reply's."""
