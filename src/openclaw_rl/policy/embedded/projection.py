@@ -40,9 +40,7 @@ class LowRank:
         return LowRank(down, up, (down.float(), up.float()) if slow_to_start else None)
 
     def added_to(self, output: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
-        """`output` plus the term; without gradients `output` itself is changed."""
-        if torch.is_grad_enabled():
-            return torch.addmm(output, inputs @ self.down, self.up)
+        """`output` plus the term; `output` itself is changed, which no layer's gradient needs."""
         if self.float32 is not None and len(inputs) <= FEW_ROWS:
             down, up = self.float32
             return output.add_(inputs.float() @ down @ up)
