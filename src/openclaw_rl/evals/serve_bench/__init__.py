@@ -1,0 +1,4 @@
+"""`openclaw-rl bench serve`: how fast replies come, beside the same replies by others on the same machine.
+
+The work is the same for all: one model, the same prompts, so many new tokens each, one thread count.
+"""
