@@ -31,6 +31,7 @@ Set = Annotated[
     typer.Option("--set", help="Any setting of `openclaw-rl config`, as NAME=VALUE."),
 ]
 Json = Annotated[Path | None, typer.Option("--json", help="Also write the numbers here.")]
+Compare = Annotated[Path | None, typer.Option("--compare", help="An earlier result; shows what changed.")]
 
 
 _FLAGS = {

@@ -55,16 +55,9 @@ def own_server(settings: Mapping[str, object], output: Path | None = None) -> It
             signal.signal(signal.SIGTERM, before)
 
 
-@contextmanager
-def own_learner(server: OwnServer) -> Iterator[Child]:
-    """The judge and the trainer of a server's folder, until the block ends."""
-    child = Child("learner", ["learn", *server.flags], server.output)
-    child.start()
-    try:
-        yield child
-    finally:
-        child.stop()
-        child.wait()
+def own_learner(server: OwnServer) -> Child:
+    """The judge and the trainer of a server's folder: to be started, and stopped before the server is."""
+    return Child("learner", ["learn", *server.flags], server.output)
 
 
 def refuse_ended(child: Child) -> None:

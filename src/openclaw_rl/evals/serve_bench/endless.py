@@ -18,8 +18,11 @@ _REWRITTEN = {"config.json", "generation_config.json", "tokenizer.json", "tokeni
 def make(model_folder: Path, folder: Path) -> Path:
     """Make the folder. Raises ValueError when its replies would end all the same."""
     template = ChatTemplate.load(model_folder)
-    ends = sorted(template.stop_ids)
-    names = {template.tokenizer.id_to_token(end): f"<|not an end {end}|>" for end in ends}
+    names = {
+        name: f"<|not an end {end}|>"
+        for end in sorted(template.stop_ids)
+        if (name := template.tokenizer.id_to_token(end)) is not None
+    }
     folder.mkdir(parents=True)
     for file in model_folder.iterdir():
         copy = folder / file.name

@@ -1,7 +1,7 @@
 """`transformers` generate in a process of its own: prompts padded to one length and answered as one batch.
 
-`python -m openclaw_rl.evals.serve_bench.generate SETUP` takes model_folder, dtype, device and threads as JSON;
-then a line of JSON for each job. Nothing of ours computes here.
+`python -m openclaw_rl.evals.serve_bench.generate SETUP` takes model_folder, dtype, device and threads as
+JSON; then a line of JSON for each job. Nothing of ours computes here.
 """
 
 from __future__ import annotations

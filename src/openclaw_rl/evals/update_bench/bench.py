@@ -23,7 +23,7 @@ from rich.table import Table
 
 from openclaw_rl.config import ConfigError, Settings
 from openclaw_rl.evals import provenance, rivals
-from openclaw_rl.evals.results import write
+from openclaw_rl.evals.results import read, write
 from openclaw_rl.evals.update_bench.work import Work, replies
 from openclaw_rl.policy.embedded import model_files
 from openclaw_rl.policy.embedded.cores import available_cores
@@ -48,7 +48,7 @@ def run(
     """Measure `rounds` times each; print a table, the ratios, and how they differ from `compare`'s."""
     commit = provenance.commit()
     console = Console() if sys.stdout.isatty() else Console(width=120)
-    earlier = _read(compare) if compare else None
+    earlier = read(compare, "bench update") if compare else None
 
     def say(text: str) -> None:
         console.print(text, markup=False)
@@ -182,12 +182,3 @@ def _show(result: Found, earlier: Found | None, console: Console) -> None:
     for name, ratio in result["ratios"].items():
         before = earlier["ratios"].get(name) if earlier else None
         console.print(meaning[name](ratio) + (f" (was {before:.2f})" if before else ""), markup=False)
-
-
-def _read(path: Path) -> Found:
-    try:
-        earlier: Found = json.loads(path.read_text(encoding="utf-8"))
-        earlier["ratios"]
-    except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(f"--compare {path} is no result of `bench update`: {error}") from None
-    return earlier
