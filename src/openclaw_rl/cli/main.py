@@ -49,6 +49,7 @@ app.add_typer(bench, name="bench")
 bench.command()(measure.judge)
 bench.command()(measure.update)
 bench.command()(measure.serve)
+bench.command()(measure.swap)
 bench.command()(measure.sessions)
 bench.command()(measure.personalise)
 

@@ -102,7 +102,7 @@ def serve(
     rounds: Annotated[int, typer.Option(min=1, help="Times that everyone is measured, in turns.")] = 3,
     long: Annotated[int, typer.Option(min=64, help="Tokens of the long prompt.")] = 4096,
     updates: Annotated[int, typer.Option(min=1, help="Taken by the learner beside the streams.")] = 2,
-    sessions: Annotated[int, typer.Option(min=1, help="After which memory is read last.")] = 1000,
+    sessions: Annotated[int, typer.Option(min=1, help="After which memory is read last.")] = 2000,
     rival: Annotated[
         bool, typer.Option(help="Also measure vLLM on the CPU, in an environment that is made once.")
     ] = True,
@@ -128,6 +128,25 @@ def serve(
         with_rival=rival,
     )
     bench.run(flags, asked, json_file, compare)
+
+
+def swap(
+    chats: Annotated[int, typer.Option(min=1, help="At least so many, of two turns each.")] = 1000,
+    swaps: Annotated[int, typer.Option(min=1, help="Versions that go live meanwhile.")] = 50,
+    clients: Annotated[int, typer.Option(min=1, help="That talk at the same time.")] = 8,
+    tokens: Annotated[int, typer.Option(min=2, help="Of a reply, at most.")] = 24,
+    json_file: Json = None,
+    model: Model = None,
+    set_: Set = None,
+) -> None:
+    """New versions under traffic: is every reply of one version alone? Ends with status 1 if not."""
+    flags = as_settings(set_, model=model)
+    need_local("bench swap")
+    from openclaw_rl.evals.swap_bench import bench
+
+    fine = bench.run(flags, chats=chats, swaps=swaps, clients=clients, tokens=tokens, json_file=json_file)
+    if not fine:
+        raise typer.Exit(1)
 
 
 def sessions(

@@ -35,8 +35,6 @@ PARTS: dict[str, Callable[[Plan, Steps], Part]] = {
     "memory": sessions.memory,
     "vllm": speed.vllm,
 }
-FIRST_MARK = 100
-"""Sessions after which memory is read first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +130,8 @@ def _plan(
 
 
 def _marks(sessions: int) -> tuple[int, ...]:
-    """100, 200, 400 and so on, and the last."""
-    marks = []
-    mark = FIRST_MARK
-    while mark < sessions:
-        marks.append(mark)
-        mark *= 2
-    return (*marks, sessions)
+    """An eighth of them, a quarter, half and all."""
+    return tuple(sorted({max(1, sessions // part) for part in (8, 4, 2, 1)}))
 
 
 def _python_with_vllm(settings: Settings, say: Callable[[str], None]) -> Path:
@@ -172,8 +165,10 @@ def _show(name: str, part: Part, console: Console) -> None:
         if when in part:
             rate, gap = part[when]["tokens_per_second"], part[when]["longest_gap_ms"]
             table.add_row(when, str(part["streams"]), f"{rate:.1f}", "", f"{gap:.0f} ms")
-    for count, megabytes in part.get("sessions_mb", ()):
-        table.add_row(f"{count} sessions: {megabytes:.0f} MB")
+    if "sessions_mb" in part:
+        table = Table(name, "sessions", "resident", box=None)
+        for count, megabytes in part["sessions_mb"]:
+            table.add_row("", str(count), f"{megabytes:.0f} MB")
     console.print(table)
 
 

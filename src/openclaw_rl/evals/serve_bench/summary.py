@@ -99,8 +99,9 @@ def _of_learning(part: Part) -> dict[str, float]:
 
 
 def _of_memory(part: Part) -> dict[str, float]:
+    # Over the second half: in the first the store of prefixes fills up.
     marks = part["sessions_mb"]
-    return {"memory_growth_mb": round(marks[-1][1] - marks[0][1], 1)}
+    return {"memory_growth_mb": round(marks[-1][1] - marks[-2][1], 1)} if len(marks) > 1 else {}
 
 
 def _faster(part: Part, ours: str, others: str, name: str) -> dict[str, float]:
