@@ -61,9 +61,13 @@ def own_learner(server: OwnServer) -> Child:
 
 
 def refuse_ended(child: Child) -> None:
-    """Raises ConfigError when the process has ended by itself."""
-    if child.process is not None and child.process.poll() is not None:
-        raise ConfigError(f"the {child.name} of this measurement ended; see {child.output or 'above'}")
+    """Raises ConfigError, with the last that it said, when the process has ended by itself."""
+    if child.process is None or child.process.poll() is None:
+        return
+    why = "see above"
+    if child.output is not None:
+        why = (child.output.read_text(encoding="utf-8", errors="replace").splitlines() or ["no reason"])[-1]
+    raise ConfigError(f"the {child.name} of this measurement ended ({why})")
 
 
 def _flags(settings: Mapping[str, object]) -> tuple[str, ...]:

@@ -136,7 +136,7 @@ async def _updates(plan: Plan, server: OwnServer, store: Store, running: asyncio
         while store.learning.next_numbers()[0] <= plan.updates:
             refuse_ended(learner)
             if time.monotonic() > deadline:
-                raise ConfigError(f"the learner took no {plan.updates} updates; see {learner.output}")
+                raise ConfigError(f"the learner took too long for {plan.updates} updates")
             await _watched(0.2, running)
         await _watched(SWAP_SECONDS, running)
     finally:

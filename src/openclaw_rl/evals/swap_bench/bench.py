@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from openclaw_rl.evals import provenance
 from openclaw_rl.evals.own_server import own_server
 from openclaw_rl.evals.random_versions import RandomVersions
 from openclaw_rl.evals.results import write
+from openclaw_rl.evals.serve_bench import endless
 from openclaw_rl.evals.serve_bench.plan import SERVED, Steps
 from openclaw_rl.evals.swap_bench.traffic import Seen, Traffic
 from openclaw_rl.evals.swap_bench.verify import TOLERANCES, Verified, verify
@@ -37,8 +39,12 @@ def run(
     settings, _ = config.load(None, dict(flags))
     folder = model_files.resolve(settings.model.name, lambda text: console.print(text, markup=False))
     versions = RandomVersions(folder, settings.learn)
-    serving = {**flags, "model.name": str(folder), "model.served_name": SERVED}
-    with own_server(serving) as server, closing(Store.open(server.folder / "store.sqlite")) as store:
+    with tempfile.TemporaryDirectory(prefix="openclaw-rl-bench-") as scratch, ExitStack() as running:
+        # Of a reply of one token or two, other versions might think the same.
+        model_folder = endless.make(folder, Path(scratch) / "model")
+        serving = {**flags, "model.name": str(model_folder), "model.served_name": SERVED}
+        server = running.enter_context(own_server(serving, Path(scratch) / "server.log"))
+        store = running.enter_context(closing(Store.open(server.folder / "store.sqlite")))
         traffic = Traffic(server, store, versions, chats, swaps, clients, tokens)
         with steps.part("talking", chats):
             seen = asyncio.run(traffic.run(steps))
@@ -99,7 +105,7 @@ def _show(result: Mapping[str, Any], console: Console) -> None:
     console.print(
         f"{result['replies']} replies, {result['across_a_swap']} of them while a version went live; their "
         f"log-probs are within {result['largest_difference']:.2g} of their version's, and "
-        f"{result['nearest_other_version']:.2g} or more from the next one's (tolerance {result['tolerance']})",
+        f"{result['nearest_other_version']:.2g} or more from another's (tolerance {result['tolerance']})",
         markup=False,
     )
     for error in result["first_errors"]:
