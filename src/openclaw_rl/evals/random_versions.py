@@ -21,7 +21,7 @@ from openclaw_rl.policy.embedded.adapter import Adapter
 from openclaw_rl.policy.embedded.version_files import sha256_of, weights_file
 from openclaw_rl.store import Store
 
-SIZE = 0.1
+SIZE = 0.3
 """Of what an adapter adds to a layer's outputs, for inputs of size 1 (root mean square, both)."""
 
 
