@@ -194,8 +194,10 @@ class EmbeddedEngine:
         await asyncio.to_thread(self.shut_down)
 
     def shut_down(self) -> None:
-        """Stop the engine's thread; requests that still run get an EngineError."""
+        """Stop the engine's thread; requests that still run get an EngineError. Once is enough."""
         with self._changed:
+            if self._closing:
+                return
             self._closing = True
             self._changed.notify()
         self._thread.join()
