@@ -45,7 +45,7 @@ test-slow: $(READY)
 
 # The suite of tests/engines on the real vLLM, for CPUs; its environment (2.6 GB) is made in the cache folder.
 test-vllm: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m vllm tests/engines
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m vllm -rs tests/engines
 
 test-openclaw: $(READY) $(APP)/.ready
 	$(BIN)/pytest -m openclaw tests/openclaw_app

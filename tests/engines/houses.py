@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from engine_runs import NEVER_STOP, load_network, new_engine
 from fastapi import FastAPI
+from sglang_stand_in import TinySglang, sglang_app
 from tiny_server import Listening, TinyServer
 from vllm_stand_in import TinyVllm, vllm_app
 
@@ -18,6 +19,7 @@ from openclaw_rl.config import Settings
 from openclaw_rl.policy.engine import PolicyEngine
 from openclaw_rl.policy.remote.engine import RemoteEngine
 from openclaw_rl.policy.remote.server import InferenceServer
+from openclaw_rl.policy.remote.sglang import SglangServer
 from openclaw_rl.policy.remote.vllm import VllmServer
 
 
@@ -63,6 +65,18 @@ def vllm_stand_in(
 
 
 @contextmanager
+def sglang_stand_in(
+    model: Path,
+    folder: Path,
+    stop_ids: frozenset[int] = NEVER_STOP,
+    **options: Any,
+) -> Iterator[House]:
+    state = TinySglang(model)
+    with remote(state, sglang_app(state), SglangServer, model, folder, stop_ids, **options) as house:
+        yield replace(house, keeps_seeds=False, reads_grammars=False)
+
+
+@contextmanager
 def remote(
     state: TinyServer,
     app: FastAPI,
@@ -102,4 +116,8 @@ def connected(
     return asyncio.run(connect())
 
 
-HOUSES: dict[str, OpenHouse] = {"embedded": embedded, "vllm": vllm_stand_in}
+HOUSES: dict[str, OpenHouse] = {
+    "embedded": embedded,
+    "vllm": vllm_stand_in,
+    "sglang": sglang_stand_in,
+}

@@ -34,7 +34,7 @@ TOLERANCE = 1e-3
 SAMPLED = Sampling(temperature=1.0, max_tokens=20, seed=1, top_logprobs=3)
 COOLER = Sampling(temperature=0.7, max_tokens=20, seed=2)
 LONG = Sampling(temperature=0.8, max_tokens=30, seed=5)
-ENDLESS = Sampling(temperature=0.8, max_tokens=400, seed=6)
+ENDLESS = Sampling(temperature=0.8, max_tokens=250, seed=6)
 RESTRICTED = {
     "top-p": Sampling(temperature=0.9, top_p=0.6, max_tokens=20, seed=3),
     "top-k": Sampling(temperature=1.3, top_k=5, max_tokens=20, seed=4),
@@ -281,6 +281,20 @@ def test_requests_of_three_versions_at_once_each_get_their_own_log_probs(
             for (number, prompt_ids), reply in zip(asked, replies, strict=True):
                 assert reply.version == number
                 assert_of(plain(number), prompt_ids, LONG, reply)
+
+    run(test)
+
+
+def test_the_base_stays_the_base_beside_many_versions(house: House, network: Network, plain: Plain) -> None:
+    async def test() -> None:
+        for number in range(1, 7):
+            await house.engine.publish(written_version(network, house.folder, number))
+        newest, base = await asyncio.gather(
+            ask(house.engine, prompt(30), LONG), ask(house.engine, prompt(30), LONG, 0)
+        )
+        assert (newest.version, base.version) == (6, 0)
+        assert_of(plain(6), prompt(30), LONG, newest)
+        assert_of(plain(0), prompt(30), LONG, base)
 
     run(test)
 

@@ -74,6 +74,8 @@ class TinyServer:
     busy: int = 0
     """So many of the next requests are refused."""
     most_rank: int = 8
+    slots: list[Adapter] = field(default_factory=list)
+    """Every adapter that was ever loaded, in order: unloading only makes a name unknown."""
 
     def __post_init__(self) -> None:
         self.network = load_network(self.folder)
@@ -90,6 +92,7 @@ class TinyServer:
         if adapter.rank > self.most_rank:
             raise ValueError(f"LoRA rank {adapter.rank} is greater than max_lora_rank {self.most_rank}.")
         self.adapters[name] = path
+        self.slots.append(adapter)
 
     async def steps(
         self, adapter: str | None, asked: Asked, *, raw_greedy: bool = True

@@ -16,11 +16,22 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from tiny_server import Asked, Step, TinyServer
 
+from openclaw_rl.policy.embedded.adapter import Adapter
+
 MASKED = -9999.0
 BASE = "base"
 
 
+SLOTS = 4
+
+
 class TinyVllm(TinyServer):
+    def _factors(self, adapter: str | None) -> Adapter | None:
+        # What vLLM does on CPUs to a request without an adapter, once the last slot has one.
+        if adapter is None and self.adapters and len(self.slots) >= SLOTS:
+            return self.slots[SLOTS - 1]
+        return super()._factors(adapter)
+
     def told(self, scores: torch.Tensor, left: torch.Tensor) -> torch.Tensor:
         return left.masked_fill(left == float("-inf"), MASKED)
 

@@ -23,8 +23,9 @@ from openclaw_rl.policy.embedded import model_files
 MODULE = "vllm.entrypoints.openai.api_server"
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Which vLLM reserves room for."""
-LIVE_VERSIONS = 4
-"""Adapters that may be computed together: the serving one, older ones with requests, and one being tested."""
+LIVE_VERSIONS = 5
+"""Adapters that may be computed together: the base as one, the serving one, older ones with requests, and one
+being tested."""
 LOADED_VERSIONS = 16
 LOG_FILE = "vllm.log"
 _SHARE_OF_GPU = "0.5"

@@ -72,6 +72,15 @@ class AdapterFiles:
                 shutil.copyfile(self.folder / name, folder / name)
 
 
+def no_change(shape: ModelShape) -> Adapter:
+    """An adapter under which the model is the base model."""
+    factors = {
+        name: (torch.zeros(1, layer.in_features), torch.zeros(layer.out_features, 1))
+        for name, layer in shape.layers.items()
+    }
+    return Adapter(factors, rank=1, alpha=1.0)
+
+
 def _largest_change(adapter: Adapter) -> float:
     """The largest root mean square of up @ down times the scale, over the layers."""
     changes = [

@@ -12,7 +12,7 @@ import logging
 import secrets
 import shutil
 import time
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from openclaw_rl.policy.engine import (
     UnknownVersionError,
     check_scored,
 )
-from openclaw_rl.policy.remote.adapter_files import AdapterFiles, ModelShape
+from openclaw_rl.policy.remote.adapter_files import AdapterFiles, ModelShape, no_change
 from openclaw_rl.policy.remote.generation import RemoteGeneration
 from openclaw_rl.policy.remote.server import InferenceServer, UnknownAdapterError, UnreachableError
 from openclaw_rl.policy.remote.trial import Trial
@@ -137,6 +137,10 @@ class RemoteEngine:
             self._end(served)
 
     def unlearnable(self, sampling: Sampling) -> str:
+        if not self._trial.tells_full and (sampling.top_p < 1 or sampling.top_k):
+            return (
+                f"sampled by {self._server.name} with top-p or top-k: it tells log-probs of what those leave"
+            )
         return self._server.unlearnable(sampling)
 
     async def prepare_grammar(self, grammar: str) -> Compiled:
@@ -152,7 +156,7 @@ class RemoteEngine:
             if served is None:
                 with reading(version):
                     files = await asyncio.to_thread(AdapterFiles.read, self._home, version, self._shape)
-                served = await self._load(version.number, files)
+                served = await self._load(version.number, files.link, is_felt=files.is_felt)
                 self._loaded[version.number] = served
             if serve:
                 self._serving = served
@@ -161,13 +165,21 @@ class RemoteEngine:
             await self._unload_spare()
 
     async def start(self) -> None:
-        """Test the base model, and unload what an earlier process of ours left there. Raises EngineError."""
+        """Test the base model, and that adapters can be loaded. Raises EngineError where the server cannot be
+        used as it is."""
         await self._trial.base()
         ours = str(self._served_folder)
         for adapter, folder in (await self._server.adapters()).items():
-            if adapter.startswith(PREFIX) and folder.startswith(ours):
+            if adapter.startswith(PREFIX) and folder.startswith(ours):  # an earlier process of ours left it
                 await self._server.unload(adapter)
         await asyncio.to_thread(shutil.rmtree, self._served_folder, ignore_errors=True)
+        unchanged = await self._load(0, self._write_no_change, is_felt=False)
+        if self._server.mixes_base:
+            # So no request is without an adapter.
+            self._base.adapter, self._base.folder = unchanged.adapter, unchanged.folder
+        elif unchanged.adapter is not None and unchanged.folder is not None:
+            await self._server.unload(unchanged.adapter)
+            self._left_folders.append(unchanged.folder)
 
     async def close(self) -> None:
         """Unload everything; what still runs ends with an EngineError."""
@@ -237,12 +249,12 @@ class RemoteEngine:
     def _served_folder(self) -> Path:
         return self._home / "served"
 
-    async def _load(self, number: int, files: AdapterFiles) -> Served:
-        """Under a name of its own, and tested; nothing is left of one that fails."""
+    async def _load(self, number: int, write: Callable[[Path], None], *, is_felt: bool) -> Served:
+        """Under a name of its own, and tested; nothing is left of one that fails. `write` fills a folder."""
         adapter = f"{PREFIX}{self._run}-{next(self._loads)}-v{number}"
         folder = self._served_folder / adapter
-        served = Served(number, adapter, folder, files.is_felt)
-        await asyncio.to_thread(files.link, folder)
+        served = Served(number, adapter, folder, is_felt)
+        await asyncio.to_thread(write, folder)
         try:
             await self._bring_up(served)
         except BaseException:
@@ -250,6 +262,10 @@ class RemoteEngine:
             self._in_background(self._server.unload(adapter))
             raise
         return served
+
+    def _write_no_change(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        no_change(self._shape).save(folder, "base")
 
     async def _bring_up(self, served: Served) -> None:
         """Load it and test it. Raises BadVersionError and EngineError."""

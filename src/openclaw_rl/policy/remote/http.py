@@ -143,7 +143,7 @@ class Http:
 
 
 def _refusal(status: int, said: object) -> RefusedError:
-    words = said.get("message", "") if isinstance(said, dict) else said
+    words = said.get("message") or said.get("error_message", "") if isinstance(said, dict) else said
     text = str(words).strip() or f"HTTP {status}"
     return RefusedError(status, text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}…")
 

@@ -28,6 +28,8 @@ class InferenceServer(Protocol):
     """As people call it."""
     reads_grammars: bool
     """Whether it takes llguidance's Lark text."""
+    mixes_base: bool
+    """Whether a request without an adapter may be computed with another request's."""
 
     async def context_length(self) -> int:
         """The most tokens of prompt and reply together."""

@@ -17,6 +17,8 @@ _COOL = 0.5
 """A temperature at which log-probs lie twice as far apart."""
 _FAR = 1.5
 """How much farther they must lie at least, whatever is rounded."""
+_NARROW = 0.01
+"""A top-p that leaves one token."""
 _SAME = 1e-4
 """Differences up to here come of what shares a batch, in float32."""
 
@@ -26,6 +28,8 @@ class Trial:
         self._server = server
         self._vocabulary = vocabulary
         self._base: list[self_test.Answer] = []
+        self.tells_full = False
+        """Log-probs are of the whole vocabulary also where top-p or top-k leave a part of it."""
 
     async def base(self) -> None:
         """Ask the base model. Raises EngineError where it does not answer as the contract defines it."""
@@ -38,6 +42,8 @@ class Trial:
                 f"{self._server.name} tells log-probs of before the temperature, which cannot be learned "
                 f"from; start vLLM with --logprobs-mode processed_logprobs"
             )
+        restricted = await self._answers(None, 1.0, top_p=_NARROW)
+        self.tells_full = all(map(_is_same, restricted, self._base))
 
     async def of(self, version: int, adapter: str, *, is_felt: bool) -> None:
         """Ask an adapter. Raises BadVersionError where its answers are no model's, and EngineError where they
@@ -51,14 +57,18 @@ class Trial:
                 f"the adapter"
             )
 
-    async def _answers(self, adapter: str | None, temperature: float) -> list[self_test.Answer]:
+    async def _answers(
+        self, adapter: str | None, temperature: float, top_p: float = 1.0
+    ) -> list[self_test.Answer]:
+        asked = Sampling(
+            temperature=temperature, top_p=top_p, max_tokens=1, seed=0, top_logprobs=self_test.LIKELIEST
+        )
         prompts = self_test.probes(self._vocabulary)
-        return list(await asyncio.gather(*(self._answer(adapter, each, temperature) for each in prompts)))
+        return list(await asyncio.gather(*(self._answer(adapter, each, asked) for each in prompts)))
 
     async def _answer(
-        self, adapter: str | None, prompt_ids: tuple[int, ...], temperature: float
+        self, adapter: str | None, prompt_ids: tuple[int, ...], sampling: Sampling
     ) -> self_test.Answer:
-        sampling = Sampling(temperature=temperature, max_tokens=1, seed=0, top_logprobs=self_test.LIKELIEST)
         async with aclosing(self._server.stream(adapter, prompt_ids, sampling, frozenset())) as tokens:
             async for token in tokens:
                 return token.alternatives

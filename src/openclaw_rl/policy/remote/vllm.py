@@ -6,6 +6,7 @@ versions and no text.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from pathlib import Path
@@ -28,6 +29,9 @@ class VllmServer:
 
     name = "vLLM"
     reads_grammars = True
+    # Its kernels for CPUs number "no adapter" -1, which then picks the adapter in the last slot: a request to
+    # the base model was up to 14 nats off once --max-loras adapters had been loaded (0.32).
+    mixes_base = True
 
     def __init__(self, url: str, api_key: str = "") -> None:
         self._http = Http(self.name, url, api_key)
@@ -107,8 +111,6 @@ class VllmServer:
             ]
 
     def unlearnable(self, sampling: Sampling) -> str:
-        if sampling.top_p < 1 or sampling.top_k:
-            return "sampled by vLLM with top-p or top-k: it tells log-probs of what those leave"
         if 0 < sampling.temperature < LEAST_TEMPERATURE:
             return f"sampled by vLLM, which raises temperatures to {LEAST_TEMPERATURE}"
         return ""
@@ -178,14 +180,19 @@ class VllmServer:
 
 def _alternatives(told: Mapping[str, float], top: int) -> tuple[tuple[int, float], ...]:
     """The likeliest first; the sampled one is among them in any case, and left out where it is not likely."""
-    by_id = [(int(name.removeprefix(_ID_MARK)), float(value)) for name, value in told.items()]
+    by_id = [(int(name.removeprefix(_ID_MARK)), _number(value)) for name, value in told.items()]
     return tuple(sorted(by_id, key=lambda pair: -pair[1])[:top])
 
 
 def _scored(token_id: int, entry: Mapping[str, Mapping[str, Any]], top: int) -> SampledToken:
-    ranked = sorted((each["rank"], int(name), float(each["logprob"])) for name, each in entry.items())
+    ranked = sorted((each["rank"], int(name), _number(each["logprob"])) for name, each in entry.items())
     alternatives = tuple((name, logprob) for _, name, logprob in ranked[:top])
-    return SampledToken(token_id, float(entry[str(token_id)]["logprob"]), alternatives=alternatives)
+    return SampledToken(token_id, _number(entry[str(token_id)]["logprob"]), alternatives=alternatives)
+
+
+def _number(told: float | None) -> float:
+    """JSON has no NaN: what is not finite comes as null."""
+    return math.nan if told is None else float(told)
 
 
 def _fix(error: RefusedError) -> str:
