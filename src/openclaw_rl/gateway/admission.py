@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anyio import to_thread
 from starlette.requests import ClientDisconnect
@@ -71,6 +71,9 @@ async def admit(
     samplings = [
         request.sampling(service.settings.sampling, room, choice, grammar.text)
         for choice in range(request.choices)
+    ]
+    samplings = [
+        replace(sampling, unlearnable=service.engine.unlearnable(sampling)) for sampling in samplings
     ]
 
     async def enter() -> list[Generation]:
