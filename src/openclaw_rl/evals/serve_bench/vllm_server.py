@@ -18,6 +18,7 @@ from pathlib import Path
 import httpx2
 
 from openclaw_rl.config import ConfigError
+from openclaw_rl.processes.local_vllm import LORA_RANKS, MODULE
 
 START_SECONDS = 600.0
 STOP_SECONDS = 15.0
@@ -48,13 +49,14 @@ def vllm_server(
     """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model_folder)]
+    command = [str(python), "-m", MODULE, "--model", str(model_folder)]
     command += ["--served-model-name", BASE, "--host", "127.0.0.1", "--port", str(port)]
     command += ["--dtype", dtype, "--max-model-len", str(context), "--max-num-seqs", str(streams)]
     command += ["--block-size", "32", "--distributed-executor-backend", "uni"]
     command += ["--generation-config", "vllm", "--disable-uvicorn-access-log"]
     if adapter is not None:
-        command += ["--enable-lora", "--max-lora-rank", str(rank), "--max-loras", "1"]
+        room = next((each for each in LORA_RANKS if each >= rank), rank)
+        command += ["--enable-lora", "--max-lora-rank", str(room), "--max-loras", "1"]
         command += ["--lora-modules", f"{ADAPTED}={adapter}", "--lora-target-modules", *targets]
     with log.open("ab") as said:
         # A group of its own: it has children, and one that is still starting does not stop when asked to.
