@@ -29,15 +29,15 @@ def rate(result: dict[str, Any], part: str, contender: str, streams: int) -> flo
     return float(numbers["tokens_per_second"])
 
 
-def test_a_whole_run_measures_every_part(roomy_model: Path, tmp_path: Path) -> None:
+def test_engine_and_gateway_are_measured_in_turns_and_compared(roomy_model: Path, tmp_path: Path) -> None:
     earlier, file = tmp_path / "earlier.json", tmp_path / "results" / "serve.json"
     earlier.write_text('{"ratios": {"vs_generate_2": 98.5}}', encoding="utf-8")
-    done = bench(tmp_path, roomy_model, "--no-rival", "--json", str(file), "--compare", str(earlier))
+    parts = ["--part", "engine", "--part", "gateway"]
+    done = bench(tmp_path, roomy_model, *parts, "--json", str(file), "--compare", str(earlier))
     assert done.returncode == 0, done.stderr
     assert "98.5" in done.stdout
     result = json.loads(file.read_text(encoding="utf-8"))
     ratios = result["ratios"]
-    assert result["parts"].keys() == {"engine", "gateway", "reuse", "learning", "memory"}
     for streams in (1, 2):
         ours = rate(result, "engine", "engine", streams)
         assert ratios[f"vs_generate_{streams}"] == pytest.approx(
@@ -49,6 +49,18 @@ def test_a_whole_run_measures_every_part(roomy_model: Path, tmp_path: Path) -> N
     assert ratios["gateway_tokens"] == pytest.approx(through / bare, abs=1e-3)
     first = result["parts"]["gateway"]["first_token_ms"]
     assert ratios["gateway_first_token_ms"] == pytest.approx(first["gateway"] - first["engine"], abs=0.06)
+    assert result["parts"].keys() == {"engine", "gateway"}
+    assert result["work"]["threads"] == 1
+
+
+@pytest.mark.slow
+def test_reuse_learning_and_memory_are_measured(roomy_model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "serve.json"
+    parts = [word for name in ("reuse", "learning", "memory") for word in ("--part", name)]
+    done = bench(tmp_path, roomy_model, *parts, "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    result = json.loads(file.read_text(encoding="utf-8"))
+    ratios = result["ratios"]
     reuse = result["parts"]["reuse"]
     without, reused = reuse["without"]["first_token_ms"], reuse["with"]["first_token_ms"]
     assert ratios["reuse_400"] == pytest.approx(without / reused, abs=0.01)
@@ -58,7 +70,6 @@ def test_a_whole_run_measures_every_part(roomy_model: Path, tmp_path: Path) -> N
     assert ratios["while_learning"] == pytest.approx(share, abs=1e-3)
     assert [sessions for sessions, _ in result["parts"]["memory"]["sessions_mb"]] == [5, 10, 20, 40]
     assert all(megabytes > 50 for _, megabytes in result["parts"]["memory"]["sessions_mb"])
-    assert result["work"]["threads"] == 1
 
 
 def test_a_part_that_is_none_and_a_result_that_is_none_are_refused_in_one_line(
