@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from openclaw_rl.config import LearnSettings
+from openclaw_rl.config import ConfigError, LearnSettings
+from openclaw_rl.evals.results import read
 from openclaw_rl.evals.serve_bench import endless
 from openclaw_rl.evals.serve_bench.http_streams import Streamed
 from openclaw_rl.evals.serve_bench.learning import figures
@@ -111,6 +112,14 @@ def test_the_long_message_is_as_long_as_asked_within_a_sentence(model_folder: Pa
     template = ChatTemplate.load(model_folder)
     made = long_message(template, "Report 1", 400)
     assert 370 < len(template.prompt_ids([{"role": "user", "content": made}])) <= 400
+
+
+@pytest.mark.parametrize("content", ["[]", '{"ratio": 1}', "{", '{"ratios": 3}'])
+def test_an_earlier_result_that_is_none_is_refused_by_name(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "other.json"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"--compare .*other\.json is no result of `bench serve`"):
+        read(file, "bench serve")
 
 
 @pytest.mark.parametrize(

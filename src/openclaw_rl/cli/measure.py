@@ -110,15 +110,17 @@ def serve(
     set_: Set = None,
 ) -> None:
     """How fast replies come, beside `transformers` and vLLM; and through the gateway, and while it learns."""
+    from openclaw_rl.evals.serve_bench import PARTS
+
     flags = as_settings(set_, model=model)
+    for name in part or ():
+        if name not in PARTS:
+            raise ConfigError(f"bench serve has no part {name}; choose from {', '.join(PARTS)}")
     need_local("bench serve")
     from openclaw_rl.evals.serve_bench import bench
 
-    for name in part or ():
-        if name not in bench.PARTS:
-            raise ConfigError(f"bench serve has no part {name}; choose from {', '.join(bench.PARTS)}")
     asked = bench.Asked(
-        part or list(bench.PARTS),
+        part or PARTS,
         streams or [1, 4, 8, 16],
         tokens,
         rounds,

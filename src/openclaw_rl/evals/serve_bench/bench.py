@@ -27,7 +27,7 @@ from openclaw_rl.evals.serve_bench.summary import Part, ratios
 from openclaw_rl.policy.embedded import model_files
 from openclaw_rl.policy.embedded.cores import available_cores
 
-PARTS: dict[str, Callable[[Plan, Steps], Part]] = {
+_MEASURED: dict[str, Callable[[Plan, Steps], Part]] = {
     "engine": speed.engine,
     "gateway": speed.gateway,
     "reuse": reuse.reuse,
@@ -68,7 +68,7 @@ def run(flags: Mapping[str, Any], asked: Asked, json_file: Path | None, compare:
     with tempfile.TemporaryDirectory(prefix="openclaw-rl-bench-") as scratch:
         plan = _plan(flags, settings, folder, Path(scratch), asked, python)
         for name in chosen:
-            found[name] = PARTS[name](plan, Steps(console))
+            found[name] = _MEASURED[name](plan, Steps(console))
             _show(name, found[name], console)
     now = ratios(found)
     result = {
