@@ -132,6 +132,7 @@ def test_servers_are_measured_with_one_stream_and_with_eight_at_most(
         settings={},
         model_folder=tmp_path,
         adapter_folder=tmp_path,
+        context=512,
         dtype="float32",
         device="cpu",
         threads=1,

@@ -13,7 +13,7 @@ from openclaw_rl.evals.random_versions import RandomVersions, record
 from openclaw_rl.evals.serve_bench.http_streams import Streamed
 from openclaw_rl.evals.swap_bench.bench import summary
 from openclaw_rl.evals.swap_bench.traffic import Seen
-from openclaw_rl.evals.swap_bench.verify import TOLERANCES, Verified, verify
+from openclaw_rl.evals.swap_bench.verify import OTHERS_EVERY, TOLERANCES, Verified, verify
 from openclaw_rl.learn.batch import Scored
 from openclaw_rl.learn.scoring import Scorer
 from openclaw_rl.model import Sampling, Turn, TurnKind, TurnState, VersionState
@@ -71,10 +71,12 @@ def turn(claims: int, logprobs: tuple[float, ...]) -> Turn:
 
 
 def test_a_reply_of_its_version_passes_and_is_no_other_s(network: Network, versions: RandomVersions) -> None:
-    turns = [turn(number, of_version(network, versions, number)) for number in range(4)]
-    for one in verify(network, turns, versions.adapter, newest=3):
-        assert one.own < TOLERANCE / 10
-        assert one.other > 10 * TOLERANCE
+    turns = [turn(number, of_version(network, versions, number)) for number in range(2 * OTHERS_EVERY)]
+    found = verify(network, turns, versions.adapter, newest=2 * OTHERS_EVERY - 1)
+    assert all(one.own < TOLERANCE / 10 for one in found)
+    others = [one.other for one in found if one.other is not None]
+    assert len(others) == 2
+    assert min(others) > 10 * TOLERANCE
 
 
 def test_a_reply_that_names_another_version_or_is_of_two_fails(
@@ -111,12 +113,12 @@ def test_what_is_wrong_is_counted() -> None:
         replies=[Streamed(arrivals=[1.0, 2.5, 3.0]), Streamed(arrivals=[4.0, 4.5])],
         served_at=[2.0, 3.5],
     )
-    found = [Verified("a", 1e-5, 0.4), Verified("b", 0.02, 0.4), Verified("c", 1e-5, 1e-4)]
+    found = [Verified("a", 1e-5, 0.4), Verified("b", 0.02, None), Verified("c", 1e-5, 1e-4)]
     said = summary(seen, found, 1e-3)
     assert said["chats"] == 3
     assert said["swaps"] == 2
     assert said["errors"] == 1
     assert said["mixed_versions"] == 1
-    assert said["indistinguishable"] == 1
+    assert (said["under_other_versions"], said["indistinguishable"]) == (2, 1)
     assert said["longest_gap_s"] == 1.5
     assert said["across_a_swap"] == 1

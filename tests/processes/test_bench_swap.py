@@ -23,5 +23,6 @@ def test_no_reply_is_of_two_versions(roomy_model: Path, tmp_path: Path) -> None:
     assert said["chats"] >= 40
     assert said["replies"] == 2 * said["chats"]
     assert (said["swaps"], said["errors"], said["mixed_versions"], said["indistinguishable"]) == (4, 0, 0, 0)
+    assert said["under_other_versions"] >= 20
     assert said["largest_difference"] < said["tolerance"] < said["nearest_other_version"]
     assert 0 < said["longest_gap_s"] < 60

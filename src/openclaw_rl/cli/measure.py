@@ -136,7 +136,7 @@ def swap(
     chats: Annotated[int, typer.Option(min=1, help="At least so many, of two turns each.")] = 1000,
     swaps: Annotated[int, typer.Option(min=1, help="Versions that go live meanwhile.")] = 50,
     clients: Annotated[int, typer.Option(min=1, help="That talk at the same time.")] = 8,
-    tokens: Annotated[int, typer.Option(min=2, help="New tokens of each reply.")] = 24,
+    tokens: Annotated[int, typer.Option(min=2, help="New tokens of each reply.")] = 16,
     json_file: Json = None,
     model: Model = None,
     set_: Set = None,

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.table import Table
+from transformers import AutoConfig
 
 from openclaw_rl import config
 from openclaw_rl.config import ConfigError, Settings
@@ -114,6 +115,7 @@ def _plan(
         },
         model_folder=model_folder,
         adapter_folder=RandomVersions(model_folder, settings.learn).write(1, scratch / "versions", SERVED),
+        context=_context(model_folder),
         dtype=str(model_files.choose_dtype(settings.model.dtype, device)).removeprefix("torch."),
         device=str(device),
         threads=threads,
@@ -127,6 +129,11 @@ def _plan(
         scratch=scratch,
         python_with_vllm=python_with_vllm,
     )
+
+
+def _context(model_folder: Path) -> int:
+    config = AutoConfig.from_pretrained(model_folder, trust_remote_code=False).get_text_config()
+    return int(getattr(config, "max_position_embeddings", None) or sys.maxsize)
 
 
 def _marks(sessions: int) -> tuple[int, ...]:

@@ -30,6 +30,8 @@ class Plan:
     """The endless one."""
     adapter_folder: Path
     """Version 1: a random adapter of the size that is learned."""
+    context: int
+    """The most tokens that the model takes."""
     dtype: str
     device: str
     threads: int

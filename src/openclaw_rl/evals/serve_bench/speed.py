@@ -29,6 +29,7 @@ from openclaw_rl.store import Store
 FIRST_TOKENS = 10
 """Requests of each round whose first token is timed, one after another."""
 VLLM_CONTEXT = 2048
+"""Enough for the prompts, and all the memory that it needs to hold ready."""
 
 
 class _Engine:
@@ -183,7 +184,7 @@ def _vllm(plan: Plan, adapter: Path | None) -> Iterator[str]:
         dtype=plan.dtype,
         threads=plan.threads,
         streams=plan.over_http[-1],
-        context=VLLM_CONTEXT,
+        context=min(VLLM_CONTEXT, plan.context),
         cache=model_files.cache_folder() / "rivals" / "compiled",
         log=plan.log,
     ) as url:

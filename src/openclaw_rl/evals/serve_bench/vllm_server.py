@@ -97,11 +97,16 @@ def _wait(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if server.poll() is not None:
-            said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            why = next((line for line in reversed(said) if "Error" in line), "see its output")
-            raise ConfigError(f"vLLM could not start ({why.strip()}); leave it out with --no-rival")
+            raise ConfigError(f"vLLM could not start ({_why(log)}); leave it out with --no-rival")
         with suppress(httpx2.TransportError):
             if httpx2.get(f"{url}/health", timeout=5).status_code == httpx2.codes.OK:
                 return
         time.sleep(0.5)
     raise ConfigError(f"vLLM did not start within {START_SECONDS:.0f} s; leave it out with --no-rival")
+
+
+def _why(log: Path) -> str:
+    """The last error of its log, with what is said of it."""
+    said = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
+    errors = [place for place, line in enumerate(said) if "Error" in line]
+    return " ".join(said[errors[-1] : errors[-1] + 3]) if errors else "it did not say why"

@@ -81,6 +81,7 @@ def _turn_of(store: Store, headers: Mapping[str, str]) -> Turn:
 def summary(seen: Seen, found: Sequence[Verified], tolerance: float) -> dict[str, Any]:
     """The numbers. A reply is of mixed versions when its log-probs are not its version's, and
     indistinguishable when they are as well those of the version before or after."""
+    others = [one.other for one in found if one.other is not None]
     return {
         "chats": seen.chats,
         "swaps": len(seen.served_at),
@@ -89,9 +90,10 @@ def summary(seen: Seen, found: Sequence[Verified], tolerance: float) -> dict[str
         "longest_gap_s": round(seen.longest_gap_seconds, 3),
         "replies": len(found),
         "across_a_swap": seen.across_a_swap,
-        "indistinguishable": sum(one.other <= tolerance for one in found),
+        "under_other_versions": len(others),
+        "indistinguishable": sum(other <= tolerance for other in others),
         "largest_difference": max((one.own for one in found), default=0.0),
-        "nearest_other_version": min((one.other for one in found), default=0.0),
+        "nearest_other_version": min(others, default=0.0),
         "tolerance": tolerance,
         "first_errors": seen.errors[:5],
     }

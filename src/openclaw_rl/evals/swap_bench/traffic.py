@@ -20,12 +20,12 @@ from openclaw_rl.evals.own_server import OwnServer
 from openclaw_rl.evals.random_versions import RandomVersions
 from openclaw_rl.evals.serve_bench.http_streams import Streamed, client, stream
 from openclaw_rl.evals.serve_bench.plan import SERVED, TEMPERATURE, Steps
-from openclaw_rl.evals.update_bench.work import QUESTION
 from openclaw_rl.learn.retention import delete_old
 from openclaw_rl.model import Message
 from openclaw_rl.store import Store
 
-FOLLOW_UP = "And if that does not help, what else could it be?"
+QUESTION = "my bicycle clicks when I ride uphill. Why?"
+FOLLOW_UP = "And what else could it be?"
 KEPT = 8
 """Newest versions whose files stay, as `learn.keep_versions` has it."""
 SWAP_SECONDS = 120.0
@@ -100,7 +100,7 @@ class Traffic:
             steps.done()
 
     async def _chat(self, http: httpx2.AsyncClient, number: int, seen: Seen) -> None:
-        messages: list[Message] = [{"role": "user", "content": f"Case {number}. {QUESTION}"}]
+        messages: list[Message] = [{"role": "user", "content": f"Case {number}: {QUESTION}"}]
         for _ in range(2):
             reply = await stream(http, SERVED, messages, max_tokens=self.tokens, temperature=TEMPERATURE)
             seen.replies.append(reply)
