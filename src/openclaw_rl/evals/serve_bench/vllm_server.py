@@ -20,7 +20,8 @@ import httpx2
 from openclaw_rl.config import ConfigError
 from openclaw_rl.processes.local_vllm import LORA_RANKS, MODULE
 
-START_SECONDS = 600.0
+START_SECONDS = 1200.0
+"""The first time it compiles the model, which takes minutes on a machine that does nothing else."""
 STOP_SECONDS = 15.0
 CACHE_GB = 2
 """Of keys and values; some tens of thousands of tokens of the embedded model."""
