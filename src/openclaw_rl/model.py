@@ -171,6 +171,11 @@ class NextState:
     given_score: Score | None = None
     """A score the user or the environment gave outright; it overrides the judge's."""
 
+    @property
+    def opens_with_user(self) -> bool:
+        """Whether a person's words come first, and not a tool's result."""
+        return bool(self.messages) and self.messages[0].get("role") == "user"
+
 
 @dataclass(frozen=True, slots=True)
 class Vote:
@@ -228,7 +233,7 @@ class Sample:
     judgement: Judgement
     next_state: NextState
     earlier_hint: str | None = None
-    """The hint that the same tenant gave last before this turn was judged, where the learner asked for it."""
+    """What the same tenant's words last asked for before this turn was judged, where the learner wants it."""
 
     @property
     def reward(self) -> float:

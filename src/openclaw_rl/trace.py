@@ -85,11 +85,15 @@ def _processes(store: Store) -> Iterator[Any]:
     yield table
 
 
-def show(store: Store, kind: str, name: str) -> str:
-    """A turn, sample, update or version with everything behind it, as text.
+def show(store: Store, kind: str, name: str) -> Any:
+    """A turn, sample, update or version with everything behind it, or the newest turns.
 
     Raises ConfigError for a kind or name that there is none of.
     """
+    if kind == "turns":
+        return _newest_turns(store)
+    if kind in ("turn", "sample", "update", "version") and not name:
+        raise ConfigError(f"show {kind}: say which; `show turns` lists turns, `status` the last update")
     if kind == "turn":
         return _as_text(_turn(store, name))
     if kind == "sample":
@@ -98,13 +102,22 @@ def show(store: Store, kind: str, name: str) -> str:
         return _as_text(_update(store, _number(kind, name)))
     if kind == "version":
         return _as_text(_version(store, _number(kind, name)))
-    raise ConfigError(f"show {kind}: say turn, sample, update or version")
+    raise ConfigError(f"show {kind}: say turns, turn, sample, update or version")
+
+
+def _newest_turns(store: Store, most: int = 20) -> Table:
+    table = Table("turn", "score", "version", "stands where it does because", box=None)
+    for one in store.progress.standings(limit=most):
+        score = "" if one.score is None else f"{one.score:+d}"
+        version = str(one.policy_version) if one.by_policy else one.model
+        table.add_row(one.turn_id, score, version, f"{one.state.value}: {one.reason}")
+    return table
 
 
 def _turn(store: Store, name: str) -> dict[str, Any]:
     turn = store.conversations.turn(name.removeprefix("chatcmpl-"))
     if turn is None:
-        raise ConfigError(f"there is no turn {name}; `show update N` lists the turns of an update")
+        raise ConfigError(f"there is no turn {name}; `show turns` lists the newest")
     facts = asdict(turn)
     for long in ("prompt_ids", "response_ids", "logprobs"):
         facts[long] = f"{len(facts[long])} values"

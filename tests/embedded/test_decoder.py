@@ -178,6 +178,16 @@ def test_in_bfloat16_it_is_as_near_to_float32_as_transformers_is(model_folder: P
     assert ours < 1.5 * distance()
 
 
+def test_prepacked_weights_give_the_same_bits(folder: Path) -> None:
+    network = Network.load(folder, dtype=torch.bfloat16, device=CPU, adapter_targets=TARGETS)
+    sequences = [[prompt(rows)] for rows in (1, 7, 100)]
+    with torch.no_grad():
+        plain = [network.packed_logits(one, torch.arange(len(one[0]))) for one in sequences]
+        network.prepack()
+        prepacked = [network.packed_logits(one, torch.arange(len(one[0]))) for one in sequences]
+    assert all(one.equal(other) for one, other in zip(plain, prepacked, strict=True))
+
+
 def test_few_rows_with_an_adapter_are_as_many_rows_in_bfloat16(model_folder: Path) -> None:
     # A few rows multiply the factors in float32; they are the numbers that more rows use in bfloat16.
     network = Network.load(model_folder, dtype=torch.bfloat16, device=CPU, adapter_targets=TARGETS)

@@ -30,6 +30,7 @@ def test_a_turn_is_told_in_numbers_and_without_its_words(gateway: RunningGateway
     assert (listed["kind"], listed["policy_version"], listed["finish_reason"]) == ("main", 0, "stop")
     assert listed["unread_tool_calls"] == 1
     assert listed["update_id"] is None
+    assert listed["score"] is None
 
 
 def test_turns_are_listed_by_state_and_session_and_in_pages(gateway: RunningGateway) -> None:

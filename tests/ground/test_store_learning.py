@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ground_nouns import add_sample, add_turn, an_update, follow, judge, state_of
 
-from openclaw_rl.model import Sampling, Score, TurnState, VersionState
+from openclaw_rl.model import Message, Sample, Sampling, Score, TurnState, VersionState
 from openclaw_rl.store import ConflictError, Store
 
 
@@ -35,6 +35,23 @@ def test_a_sample_knows_the_hint_that_its_tenant_gave_last_before_it(store: Stor
     assert given("s3", "me", None) == "Be shorter."
     assert given("s3", "me", "Use plain words.") == "Be shorter."
     assert given("s1", "me", None) == "Use plain words."
+
+
+def test_what_went_wrong_in_a_tool_is_nobodys_standing_wish(store: Store) -> None:
+    def sample(next_messages: list[Message], hint: str | None) -> Sample:
+        turn = add_turn(store, "s1", "me")
+        next_state = store.conversations.add_next_state(turn.id, "conversation", next_messages)
+        judge(store, turn, next_state.id, -1, hint)
+        found = store.learning.sample(turn.id)
+        assert found is not None
+        return found
+
+    words: list[Message] = [{"role": "user", "content": "No."}]
+    result: list[Message] = [{"role": "tool", "content": "exit 1"}, *words]
+    sample(words, "Be shorter.")
+    sample(result, "List the folder first.")
+    assert store.learning.earlier_hint(sample(words, None)) == "Be shorter."
+    assert store.learning.earlier_hint(sample(result, None)) is None
 
 
 def test_turns_wait_for_the_judge_longest_waiting_first(store: Store) -> None:

@@ -288,7 +288,7 @@ def test_only_scored_turns_without_a_hint_of_their_own_are_pulled_to_the_earlier
     of_sample = gradient.abs().sum(-1).split(scene.group().lengths)
     assert [bool(one.any()) for one in of_sample] == [True, False, False]
     assert metrics["hinted_samples"] == 0
-    assert not scene.found(learn_settings())[1].any()
+    assert not scene.found(learn_settings(without_hint="nothing"))[1].any()
 
 
 def test_a_hint_that_outgrows_the_context_leaves_the_others(scene: Scene) -> None:

@@ -115,6 +115,13 @@ def test_a_turn_is_shown_with_its_next_states_and_votes(data: Path) -> None:
     assert turn["judgements"][0]["votes"][0]["raw"] == "rule: too long"
 
 
+def test_the_newest_turns_are_listed_with_their_scores(data: Path) -> None:
+    listed = run("show", "turns", "--data-dir", str(data))
+    heading, *rows = [line.split() for line in listed.splitlines()]
+    assert heading[:3] == ["turn", "score", "version"]
+    assert ["turn_1", "-1", "0"] in [row[:3] for row in rows]
+
+
 def test_a_sample_is_shown_with_what_the_learner_saw(data: Path) -> None:
     sample = shown(data, "sample", "turn_1")
     assert (sample["reward"], sample["hint"], sample["update"]) == (-1.0, "Be shorter.", 1)

@@ -36,12 +36,12 @@ def status(config_file: ConfigFile = None, data_dir: DataDir = None, set_: Set =
 
 
 def show(
-    kind: Annotated[str, typer.Argument(help="turn, sample, update or version")],
-    name: Annotated[str, typer.Argument(help="Its id or number.")],
+    kind: Annotated[str, typer.Argument(help="turns, turn, sample, update or version")],
+    name: Annotated[str, typer.Argument(help="Its id or number; turns has none.")] = "",
     config_file: ConfigFile = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Print where a number came from: a turn, sample, update or version with all behind it."""
+    """List the newest turns, or print one turn, sample, update or version with all behind it."""
     settings, _ = settings_file.load(config_file, as_settings(data_dir=data_dir))
     terminal.show(trace.show(terminal.open_store(settings), kind, name))
 

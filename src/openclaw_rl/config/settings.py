@@ -166,7 +166,7 @@ class LearnSettings(Section):
     """Linear layers that get an adapter, by the last part of their name."""
     full_fine_tuning: bool = False
     """Train every weight instead of an adapter."""
-    reward_weight: float = Field(0.3, ge=0)
+    reward_weight: float = Field(0.6, ge=0)
     """Of the score."""
     baseline_decay: float = Field(0.0, ge=0, lt=1)
     """Above 0 (0.9 is usual), the running mean of past scores but 0 is subtracted from a lone reply's."""
@@ -185,9 +185,9 @@ class LearnSettings(Section):
     """Whose likeliest tokens are compared."""
     max_gap: float = Field(1.0, gt=0)
     """Bound on the teacher's log-prob gap at one token, for hybrid."""
-    without_hint: Literal["nothing", "base", "earlier_hint"] = "nothing"
-    """What hybrid pulls a turn towards that has a score and no hint: nothing, the frozen base, or the
-    teacher that reads the hint which the same tenant gave last (one person's standing wish)."""
+    without_hint: Literal["nothing", "base", "earlier_hint"] = "earlier_hint"
+    """What hybrid pulls a turn towards that has a score and no hint: nothing, the frozen base, or, if a
+    person's words followed, the teacher that reads the hint which the same tenant's words gave last."""
     clip_low: float = Field(0.2, gt=0, lt=1)
     clip_high: float = Field(0.28, gt=0)
     max_ratio: float = Field(10.0, gt=1)

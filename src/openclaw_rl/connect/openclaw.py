@@ -20,6 +20,10 @@ _LONGEST_REPLY = 4096
 _PRIMARY = "agents.defaults.model.primary"
 FORMER_MODEL = "YOUR-FORMER-MODEL"
 
+_OTHERS_GO_TOO = (
+    "Tools and skills become OpenClaw's own again; put yours in the place of null if you chose some."
+)
+
 _LEAN_DEFAULTS: dict[str, Any] = {"skipBootstrap": True}
 _LEAN: dict[str, Any] = {
     "tools": {"allow": ["read", "write", "exec"], "toolSearch": False},
@@ -85,6 +89,7 @@ def remarks(served: Served) -> list[str]:
         "  openclaw config patch --file openclaw-rl.json",
         f"To undo it, with the model that you had in the place of {FORMER_MODEL}:",
         f"  echo '{json.dumps(undo(patch(served)))}' | openclaw config patch --stdin",
+        *([_OTHERS_GO_TOO] if _is_small(served) else []),
         *plugin_remarks(),
     ]
 

@@ -173,15 +173,24 @@ class Learning:
         return Sample(turn, judgement, rows.next_state_of_row(row))
 
     def earlier_hint(self, sample: Sample) -> str | None:
-        """The hint that the sample's tenant gave last before the sample was judged."""
+        """The hint that the sample's tenant gave last, in words, before the sample was judged.
+
+        None for a turn that a tool's result followed, and never a hint taken from such a result: what a
+        person wishes may stand, what went wrong in a tool does not.
+        """
+        if not sample.next_state.opens_with_user:
+            return None
         judgements, turns, sessions = schema.judgements, schema.turns, schema.sessions
+        next_states = schema.next_states
         tenant = select(sessions.c.tenant).where(sessions.c.id == sample.turn.session_id).scalar_subquery()
         newest = (
             select(judgements.c.hint)
             .join(turns, turns.c.id == judgements.c.turn_id)
             .join(sessions, sessions.c.id == turns.c.session_id)
+            .join(next_states, next_states.c.id == judgements.c.next_state_id)
             .where(
                 sessions.c.tenant == tenant,
+                next_states.c.messages[0]["role"].as_string() == "user",
                 judgements.c.hint.is_not(None),
                 judgements.c.created_at < sample.judgement.created_at,
             )

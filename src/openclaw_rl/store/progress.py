@@ -57,6 +57,8 @@ class Standing:
     finish_reason: str
     created_at: float
     update_id: int | None
+    score: int | None
+    """Of the newest judgement; None before one, and where no vote could be read."""
     unread_tool_calls: int
     """What looks like a tool call in its reply and could not be read as one."""
 
@@ -116,15 +118,21 @@ class Progress:
 
     def standings(
         self,
-        tenant: str,
+        tenant: str | None = None,
         *,
         session_id: str | None = None,
         state: TurnState | None = None,
         after: str | None = None,
         limit: int = 100,
     ) -> list[Standing]:
-        """A tenant's turns, the newest first; `after` is the turn id at which the page before ended."""
-        turns, sessions = schema.turns, schema.sessions
+        """Turns, of one tenant where given, newest first; `after` is where the page before ended."""
+        turns, sessions, judgements = schema.turns, schema.sessions, schema.judgements
+        score = (
+            select(judgements.c.score)
+            .where(judgements.c.turn_id == turns.c.id)
+            .order_by(judgements.c.created_at.desc())
+            .limit(1)
+        )
         query = (
             select(
                 turns.c.id,
@@ -140,13 +148,15 @@ class Progress:
                 turns.c.finish_reason,
                 turns.c.created_at,
                 turns.c.update_id,
+                score.scalar_subquery(),
                 func.coalesce(turns.c.reply[UNREAD_CALLS].as_integer(), 0),
             )
             .join(sessions, sessions.c.id == turns.c.session_id)
-            .where(sessions.c.tenant == tenant)
             .order_by(turns.c.finished_at.desc(), turns.c.id.desc())
             .limit(limit)
         )
+        if tenant is not None:
+            query = query.where(sessions.c.tenant == tenant)
         if session_id is not None:
             query = query.where(turns.c.session_id == session_id)
         if state is not None:

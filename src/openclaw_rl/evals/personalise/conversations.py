@@ -15,7 +15,7 @@ from openclaw_rl.evals.personalise.memory import Memory
 from openclaw_rl.evals.personalise.user import User
 from openclaw_rl.model import Message
 
-TRIES = 3
+TRIES = 2
 """Replies to one question that the user reads before giving up."""
 
 MOST_SESSIONS = 72

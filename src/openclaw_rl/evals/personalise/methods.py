@@ -42,6 +42,8 @@ METHODS: dict[str, Method] = {
         _learner("binary"),
         _learner("opd"),
         _learner("sft"),
+        # What hybrid is without the wish that stands: turns without a hint learn from their score alone.
+        Method("hybrid_own_hints", settings={"learn.method": "hybrid", "learn.without_hint": "nothing"}),
     )
 }
 """In the order in which they are run: whoever stops early has the most telling ones."""

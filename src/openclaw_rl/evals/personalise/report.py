@@ -27,6 +27,7 @@ COLOURS = {
     "binary": "#1a73e8",
     "opd": "#188038",
     "sft": "#9334e6",
+    "hybrid_own_hints": "#f28b82",
 }
 
 ORIGIN = ("commit", "processor", "cores", "at")

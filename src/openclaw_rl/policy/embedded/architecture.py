@@ -108,7 +108,7 @@ def _read(model: Any) -> Decoder:
         rotary=inner.rotary_emb,
         blocks=[_block(f"model.layers.{place}", layer, config) for place, layer in enumerate(inner.layers)],
         norm=_norm(inner.norm),
-        head=model.lm_head,
+        head=Projection({"lm_head": model.lm_head}),
         heads=config.num_attention_heads,
         key_heads=config.num_key_value_heads,
         head_width=attention.head_dim,

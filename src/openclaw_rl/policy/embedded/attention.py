@@ -8,7 +8,6 @@ own sequence (`PackedAttention`, for training and scoring) or a cache (`arena`, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, Protocol
 
 import torch
@@ -51,10 +50,7 @@ class PackedAttention:
     """Causal attention inside each of several sequences that lie end to end."""
 
     def __init__(self, lengths: Sequence[int]) -> None:
-        edges = [0]
-        for length in lengths:
-            edges.append(edges[-1] + length)
-        self._spans = list(pairwise(edges))
+        self._lengths = list(lengths)
 
     def __call__(
         self,
@@ -65,7 +61,11 @@ class PackedAttention:
         scale: float,
         window: int | None,
     ) -> torch.Tensor:
-        outputs = [attend(query[:, a:b], key[:, a:b], value[:, a:b], scale, window) for a, b in self._spans]
+        # Split, not sliced: the gradient of each slice would be as long as all sequences together.
+        queries, keys, values = (torch.split(part, self._lengths, dim=1) for part in (query, key, value))
+        outputs = [
+            attend(*of_sequence, scale, window) for of_sequence in zip(queries, keys, values, strict=True)
+        ]
         return torch.cat(outputs, dim=1)
 
 

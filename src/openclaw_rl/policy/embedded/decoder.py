@@ -75,11 +75,18 @@ class Decoder:
     """The model's own, so that every way to scale positions is what transformers makes of it."""
     blocks: Sequence[Block]
     norm: Norm
-    head: nn.Linear
+    head: Projection
     heads: int
     key_heads: int
     head_width: int
     scale: float
+
+    def prepack(self) -> None:
+        """Lay the weights out for decoding: see `Projection.prepack`."""
+        self.head.prepack()
+        for block in self.blocks:
+            for part in block.projections():
+                part.prepack()
 
     def layer_names(self) -> set[str]:
         """The linear layers that an adapter may change, by full name."""

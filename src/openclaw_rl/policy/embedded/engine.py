@@ -113,6 +113,7 @@ class EmbeddedEngine:
             device=device,
             adapter_targets=settings.learn.lora_targets,
         )
+        network.prepack()
         return cls(network, stop_ids, settings, cores, folder / "tokenizer.json")
 
     @property
@@ -220,6 +221,7 @@ class EmbeddedEngine:
             device_setting, targets = self._load_options
             device = model_files.choose_device(device_setting)
             network = Network.load(folder, dtype=self._network.dtype, device=device, adapter_targets=targets)
+            network.prepack()
             return Weights(version.number, network, None)
         adapter = Adapter.load(folder, self._network.adapted)
         return Weights(version.number, self._network, self._network.prepared(adapter))

@@ -160,8 +160,7 @@ class Network:
         """From what `hidden` gives to logits: [kept, vocabulary]."""
         if self.decoder is None:
             return hidden
-        logits: torch.Tensor = self.decoder.head(hidden)
-        return logits
+        return self.decoder.head(hidden, None)
 
     def packed_logits(
         self,
@@ -185,6 +184,11 @@ class Network:
         """The adapter as serving wants it: fixed, in the model's dtype and place, laid out once."""
         moved = adapter.to(self.dtype, self.device)
         return moved if self.decoder is None else self.decoder.stacked(moved).for_serving()
+
+    def prepack(self) -> None:
+        """Make passes without gradients faster, for the memory of another copy of the weights."""
+        if self.decoder is not None:
+            self.decoder.prepack()
 
     @torch.no_grad()
     def check_packing(self) -> None:

@@ -61,6 +61,7 @@ class Projection:
             self._weight = _joined([layer.weight for layer in self._layers.values()])
             biases = [layer.bias for layer in self._layers.values() if layer.bias is not None]
             self._bias = _joined(biases) if biases else None
+        self._prepacked: torch.Tensor | None = None
 
     @property
     def names(self) -> list[str]:
@@ -70,9 +71,21 @@ class Projection:
         """[tokens, inputs] to [tokens, sum of widths]."""
         if self._trained:
             output = torch.cat([layer(inputs) for layer in self._layers.values()], dim=-1)
+        elif self._prepacked is not None and not torch.is_grad_enabled():
+            output = torch.ops.mkldnn._linear_pointwise(inputs, self._prepacked, self._bias, "none", [], "")
         else:
             output = linear(inputs, self._weight, self._bias)
         return output if low_rank is None else low_rank.added_to(output, inputs)
+
+    def prepack(self) -> None:
+        """Also lay frozen bfloat16 weights out as oneDNN reads them, for passes without gradients on a CPU.
+
+        Otherwise each product begins by laying them out anew. The results are the same bits, in two thirds
+        of the time (one core, 1 to 64 rows: 21 to 28 ms for all layers of SmolLM2-135M instead of 32 to
+        43). Costs their memory once more.
+        """
+        if not self._trained and can_prepack(self._weight):
+            self._prepacked = torch.ops.mkldnn._reorder_linear_weight(self._weight)
 
     def stacked(self, adapter: Adapter) -> LowRank | None:
         """The adapter's factors for these layers as one pair. Gradients reach the factors."""
@@ -89,6 +102,13 @@ class Projection:
         if not downs:
             return None
         return LowRank(torch.cat(downs, dim=1).to(dtype), torch.cat(ups).to(dtype))
+
+
+def can_prepack(weight: torch.Tensor) -> bool:
+    """Whether oneDNN multiplies by such a weight here. In float32 another library does, as fast."""
+    if weight.device.type != "cpu" or weight.dtype != torch.bfloat16:
+        return False
+    return hasattr(torch.ops.mkldnn, "_linear_pointwise") and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def _joined(parameters: Sequence[torch.Tensor]) -> torch.Tensor:
