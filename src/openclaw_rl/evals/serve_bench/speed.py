@@ -7,6 +7,7 @@ that a busy moment of the machine meets all.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -159,7 +160,7 @@ def _generate(plan: Plan) -> Iterator[Worker]:
         "threads": plan.threads,
     }
     # Threads wait as PyTorch has them wait by itself: ours are told otherwise, since they share the cores.
-    theirs = {name: value for name, value in environment().items() if name != "OMP_WAIT_POLICY"}
+    theirs = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
     worker = Worker(
         "transformers generate",
         "openclaw_rl.evals.serve_bench.generate",
