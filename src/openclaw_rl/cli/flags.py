@@ -24,6 +24,10 @@ Judge = Annotated[str | None, typer.Option("--judge", help="rules, self, or the 
 Upstream = Annotated[
     str | None, typer.Option("--upstream", help="Record only, in front of the server at this base URL.")
 ]
+Engine = Annotated[str | None, typer.Option("--engine", help="embedded, vllm or sglang.")]
+EngineUrl = Annotated[
+    str | None, typer.Option("--engine-url", help="Where vLLM or SGLang runs; else vLLM is started here.")
+]
 Host = Annotated[str | None, typer.Option("--host", help="Anything but loopback needs api_keys.")]
 Port = Annotated[int | None, typer.Option("--port", help="0 takes a free port.")]
 Set = Annotated[
@@ -31,6 +35,7 @@ Set = Annotated[
     typer.Option("--set", help="Any setting of `openclaw-rl config`, as NAME=VALUE."),
 ]
 Json = Annotated[Path | None, typer.Option("--json", help="Also write the numbers here.")]
+Compare = Annotated[Path | None, typer.Option("--compare", help="An earlier result; shows what changed.")]
 
 
 _FLAGS = {
@@ -41,6 +46,8 @@ _FLAGS = {
     "server.host": "--host",
     "server.port": "--port",
     "upstream.url": "--upstream",
+    "engine.kind": "--engine",
+    "engine.url": "--engine-url",
 }
 
 
@@ -54,6 +61,8 @@ def as_settings(
     host: str | None = None,
     port: int | None = None,
     upstream: str | None = None,
+    engine: str | None = None,
+    engine_url: str | None = None,
 ) -> dict[str, Any]:
     """The flags that were given, by dotted setting name. Raises ConfigError for a `--set` without "="."""
     given: dict[str, Any] = {}
@@ -62,7 +71,7 @@ def as_settings(
         if not separator:
             raise ConfigError(f"--set {assignment}: write NAME=VALUE, such as --set learn.batch_size=8")
         given[name.strip()] = value.strip()
-    values = (data_dir, model, method, judge, host, port, upstream)
+    values = (data_dir, model, method, judge, host, port, upstream, engine, engine_url)
     named = zip(_FLAGS, values, strict=True)
     return {**given, **{name: value for name, value in named if value is not None}}
 

@@ -48,6 +48,8 @@ clients.command()(connect.openai)
 app.add_typer(bench, name="bench")
 bench.command()(measure.judge)
 bench.command()(measure.update)
+bench.command()(measure.serve)
+bench.command()(measure.swap)
 bench.command()(measure.sessions)
 bench.command()(measure.personalise)
 

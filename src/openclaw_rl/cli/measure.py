@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from openclaw_rl import config
-from openclaw_rl.cli.flags import ConfigFile, Json, Model, Set, as_settings
+from openclaw_rl.cli.flags import Compare, ConfigFile, Json, Model, Set, as_settings
 from openclaw_rl.cli.terminal import log_to_terminal, need_local
 from openclaw_rl.config import ConfigError
 
@@ -61,7 +61,7 @@ def judge(
 
 def update(
     json_file: Json = None,
-    compare: Annotated[Path | None, typer.Option(help="An earlier result; shows what changed.")] = None,
+    compare: Compare = None,
     samples: Annotated[int, typer.Option(min=1, help="Replies of one step.")] = 16,
     tokens: Annotated[int, typer.Option(min=1, help="Of each reply.")] = 256,
     rounds: Annotated[int, typer.Option(min=1, help="Processes of each contender, in turns.")] = 3,
@@ -86,6 +86,69 @@ def update(
         json_file=json_file,
         compare=compare,
     )
+
+
+def serve(
+    part: Annotated[
+        list[str] | None,
+        typer.Option(help="engine, gateway, reuse, learning, memory or vllm; repeatable; else all of them."),
+    ] = None,
+    json_file: Json = None,
+    compare: Compare = None,
+    streams: Annotated[
+        list[int] | None, typer.Option(min=1, help="Replies at the same time; repeatable; else 1, 4, 8, 16.")
+    ] = None,
+    tokens: Annotated[int, typer.Option(min=2, help="New tokens of each reply.")] = 64,
+    rounds: Annotated[int, typer.Option(min=1, help="Times that everyone is measured, in turns.")] = 3,
+    long: Annotated[int, typer.Option(min=64, help="Tokens of the long prompt.")] = 4096,
+    updates: Annotated[int, typer.Option(min=1, help="Taken by the learner beside the streams.")] = 2,
+    sessions: Annotated[int, typer.Option(min=1, help="After which memory is read last.")] = 2000,
+    rival: Annotated[
+        bool, typer.Option(help="Also measure vLLM on the CPU, in an environment that is made once.")
+    ] = True,
+    model: Model = None,
+    set_: Set = None,
+) -> None:
+    """How fast replies come, beside `transformers` and vLLM; and through the gateway, and while it learns."""
+    from openclaw_rl.evals.serve_bench import PARTS
+
+    flags = as_settings(set_, model=model)
+    for name in part or ():
+        if name not in PARTS:
+            raise ConfigError(f"bench serve has no part {name}; choose from {', '.join(PARTS)}")
+    need_local("bench serve")
+    from openclaw_rl.evals.serve_bench import bench
+
+    asked = bench.Asked(
+        part or PARTS,
+        streams or [1, 4, 8, 16],
+        tokens,
+        rounds,
+        long,
+        updates,
+        sessions,
+        with_rival=rival,
+    )
+    bench.run(flags, asked, json_file, compare)
+
+
+def swap(
+    chats: Annotated[int, typer.Option(min=1, help="At least so many, of two turns each.")] = 1000,
+    swaps: Annotated[int, typer.Option(min=1, help="Versions that go live meanwhile.")] = 50,
+    clients: Annotated[int, typer.Option(min=1, help="That talk at the same time.")] = 8,
+    tokens: Annotated[int, typer.Option(min=2, help="New tokens of each reply.")] = 16,
+    json_file: Json = None,
+    model: Model = None,
+    set_: Set = None,
+) -> None:
+    """New versions under traffic: is every reply of one version alone? Ends with status 1 if not."""
+    flags = as_settings(set_, model=model)
+    need_local("bench swap")
+    from openclaw_rl.evals.swap_bench import bench
+
+    fine = bench.run(flags, chats=chats, swaps=swaps, clients=clients, tokens=tokens, json_file=json_file)
+    if not fine:
+        raise typer.Exit(1)
 
 
 def sessions(

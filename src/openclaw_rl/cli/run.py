@@ -8,6 +8,8 @@ from openclaw_rl import config
 from openclaw_rl.cli.flags import (
     ConfigFile,
     DataDir,
+    Engine,
+    EngineUrl,
     Host,
     Judge,
     Method,
@@ -31,6 +33,8 @@ def up(
     method: Method = None,
     judge: Judge = None,
     upstream: Upstream = None,
+    engine: Engine = None,
+    engine_url: EngineUrl = None,
     host: Host = None,
     port: Port = None,
     set_: Set = None,
@@ -43,6 +47,8 @@ def up(
         method=method,
         judge=judge,
         upstream=upstream,
+        engine=engine,
+        engine_url=engine_url,
         host=host,
         port=port,
     )
@@ -64,7 +70,9 @@ def up(
             say(f"starting; {address} passes on to {base_url(settings)} and records; nothing trains")
         else:
             from openclaw_rl.policy.embedded import model_files
+            from openclaw_rl.processes import engines
 
+            engines.check(settings)
             model_files.resolve(settings.model.name, say)
             key = "" if settings.server.api_keys else " (any API key)"
             say(f"starting; once it serves, {settings.served_name} answers at {address}{key}")
@@ -83,6 +91,8 @@ def serve(
     model: Model = None,
     judge: Judge = None,
     upstream: Upstream = None,
+    engine: Engine = None,
+    engine_url: EngineUrl = None,
     host: Host = None,
     port: Port = None,
     set_: Set = None,
@@ -90,7 +100,15 @@ def serve(
 ) -> None:
     """Run the server alone."""
     flags = as_settings(
-        set_, data_dir=data_dir, model=model, judge=judge, upstream=upstream, host=host, port=port
+        set_,
+        data_dir=data_dir,
+        model=model,
+        judge=judge,
+        upstream=upstream,
+        engine=engine,
+        engine_url=engine_url,
+        host=host,
+        port=port,
     )
     settings, _ = config.load(config_file, flags)
     if settings.upstream.url:

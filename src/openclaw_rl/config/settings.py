@@ -75,16 +75,27 @@ class UpstreamSettings(Section):
 
 
 class EngineSettings(Section):
+    kind: Literal["embedded", "vllm", "sglang"] = "embedded"
+    """What computes replies: embedded (PyTorch, in the server), or a vLLM or SGLang server."""
+    url: str = ""
+    """Where that server is, such as http://127.0.0.1:8000. Empty with vllm: one is started here."""
+    api_key: SecretStr = SecretStr("")
+    """Sent to engine.url."""
+    command: str = ""
+    """What starts vLLM's API server where engine.url is empty, such as `/opt/vllm/bin/python -m
+    vllm.entrypoints.openai.api_server --gpu-memory-utilization 0.4`. Empty takes the vLLM of this Python."""
+    wait_seconds: float = Field(60, ge=0)
+    """How long the server waits for engine.url when it starts, and a request for an engine that is away."""
     max_concurrent: int = Field(16, ge=1)
-    """Requests decoded together; more wait their turn."""
+    """Requests decoded together; more wait their turn. A server at engine.url has a limit of its own."""
     max_waiting: int = Field(256, ge=0)
     """Requests that may wait in the engine; beyond it they wait before it: see server.busy_seconds."""
     context_length: int = Field(0, ge=0)
     """Most tokens of prompt and reply together; 0 takes the model's own."""
     prefill_chunk: int = Field(256, ge=16)
-    """Prompt tokens computed between two decode steps, so that a long prompt stalls nobody."""
+    """Prompt tokens computed between two decode steps, so that a long prompt stalls nobody (embedded)."""
     cache_tokens: int = Field(32768, ge=0)
-    """Tokens of finished conversations kept for reuse by their next turn."""
+    """Tokens of finished conversations kept for reuse by their next turn (embedded)."""
     threads: int = Field(0, ge=0)
     """CPU threads when serving alone; 0 takes every core this process may use."""
 

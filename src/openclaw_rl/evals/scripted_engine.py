@@ -95,6 +95,8 @@ class ScriptedEngine:
         """The grammars that were to be compiled."""
         self.uncompilable = ""
         """No grammar with this in it can be compiled."""
+        self.unlearnable_because = ""
+        """Why nothing that is sampled may be learned from."""
         self.busy = False
         self.room: int | None = None
         """So many generations more are admitted; None admits any number."""
@@ -121,6 +123,19 @@ class ScriptedEngine:
         script = self.scripts.popleft() if self.scripts else Script()
         pinned = self.serving_version if version is None else version
         return ScriptedGeneration(self, script, sampling, pinned)
+
+    async def score(
+        self,
+        prompt_ids: tuple[int, ...],
+        reply_ids: tuple[int, ...],
+        *,
+        top_logprobs: int = 0,
+        version: int | None = None,
+    ) -> tuple[SampledToken, ...]:
+        raise EngineError("a script has no log-probs of other tokens than its own")
+
+    def unlearnable(self, sampling: Sampling) -> str:
+        return self.unlearnable_because
 
     async def prepare_grammar(self, grammar: str) -> object:
         self.prepared.append(grammar)

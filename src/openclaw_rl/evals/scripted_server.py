@@ -20,7 +20,9 @@ def serving(app: FastAPI) -> Iterator[str]:
 
     Raises RuntimeError when the server does not start, or does not stop.
     """
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # as processes.listener
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
     server = uvicorn.Server(uvicorn.Config(app, log_config=None))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

@@ -1,15 +1,16 @@
 """From a request to running turns: checked, rendered, placed, paired, admitted to the engine.
 
 Everything that can be refused is refused here, before the first byte of an answer. What the request says
-about earlier turns is recorded before its own reply is sampled, so that judging starts at once.
+about earlier turns is recorded before its own reply is told, so that judging starts at once.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anyio import to_thread
 from starlette.requests import ClientDisconnect
@@ -51,26 +52,61 @@ async def admit(
     service.count_ignored(request.ignored)
     stated = sides.stated_kind(headers, request.turn_type)
     pinned = await models.pinned_version(service, request.model)
-    context_length = service.engine.context_length
-    prompt = await to_thread.run_sync(read_prompt, service.template, request, context_length)
+    most = service.engine.context_length
+    prompt = await to_thread.run_sync(read_prompt, service.template, request, most)
     grammar = await grammar_for(service, request, inside_thought=prompt.inside_thought)
-    placed = await to_thread.run_sync(
-        lambda: place(
-            service.sessions,
-            tenant,
-            headers,
-            request,
-            stated=stated,
-            arrived=arrived,
-            pinned=pinned is not None,
+    # Placing waits for the disk, so the engine begins meanwhile. Whatever comes of the request, what it says
+    # about earlier turns is recorded.
+    placing = asyncio.create_task(
+        to_thread.run_sync(
+            lambda: place(
+                service.sessions,
+                tenant,
+                headers,
+                request,
+                stated=stated,
+                arrived=arrived,
+                pinned=pinned is not None,
+            )
         )
     )
+    try:
+        generations, samplings = await _begin(service, request, prompt, grammar.text, pinned, left)
+    finally:
+        await asyncio.wait({placing})
+    with ExitStack() as unwind:
+        for generation in generations:
+            unwind.callback(generation.cancel)
+        placed = placing.result()
+        unwind.pop_all()
+    return [
+        service.run(
+            Plan(new_id("turn"), placed, prompt.token_ids, prompt.inside_thought, sampling),
+            generation,
+        )
+        for generation, sampling in zip(generations, samplings, strict=True)
+    ]
+
+
+async def _begin(
+    service: Service,
+    request: CompletionRequest,
+    prompt: Prompt,
+    grammar: str,
+    pinned: PolicyVersion | None,
+    left: Callable[[], Awaitable[bool]],
+) -> tuple[list[Generation], list[Sampling]]:
+    """Have the engine take the request, once it has room for it."""
+    context_length = service.engine.context_length
     room = context_length - len(prompt.token_ids)
     if room < 1:
         raise PromptTooLongError(len(prompt.token_ids), context_length, at_least=not prompt.is_whole)
     samplings = [
-        request.sampling(service.settings.sampling, room, choice, grammar.text)
+        request.sampling(service.settings.sampling, room, choice, grammar)
         for choice in range(request.choices)
+    ]
+    samplings = [
+        replace(sampling, unlearnable=service.engine.unlearnable(sampling)) for sampling in samplings
     ]
 
     async def enter() -> list[Generation]:
@@ -79,13 +115,7 @@ async def admit(
     generations = await service.back_pressure.admit(enter, left)
     if generations is None:
         raise ClientDisconnect
-    return [
-        service.run(
-            Plan(new_id("turn"), placed, prompt.token_ids, prompt.inside_thought, sampling),
-            generation,
-        )
-        for generation, sampling in zip(generations, samplings, strict=True)
-    ]
+    return generations, samplings
 
 
 async def _generate_all(

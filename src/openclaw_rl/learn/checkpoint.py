@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,34 +35,46 @@ class CheckpointError(OSError):
 
 def save(trainer: Trainer, model_folder: Path, model: str, versions: Path, number: int) -> tuple[Path, str]:
     """Write version `number` under `versions`; returns its folder and the SHA-256 of its weights."""
-    final = versions / f"{number:06d}"
+    with writing(versions, number) as aside:
+        if trainer.adapter is not None:
+            trainer.adapter.save(aside, model)
+            weights = aside / WEIGHTS_FILE
+        else:
+            weights = aside / MODEL_FILE
+            _save_full(trainer, model_folder, aside)
+        save_file(_optimiser_tensors(trainer), aside / OPTIMISER_FILE)
+        digest = sha256_of(weights)
+        manifest = {
+            "version": number,
+            "model": model,
+            "weights": weights.name,
+            "sha256": digest,
+            "reward_baseline": trainer.baseline,
+        }
+        (aside / MANIFEST_FILE).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+    return folder_of(versions, number), digest
+
+
+@contextmanager
+def writing(versions: Path, number: int) -> Iterator[Path]:
+    """A folder to fill aside; after the block it is on disk and is `folder_of` the version."""
+    final = folder_of(versions, number)
     aside = versions / f".{number:06d}.writing"
     for leftover in (aside, final):  # a killed learner's, never recorded in the store
         if leftover.exists():
             shutil.rmtree(leftover)
     aside.mkdir(parents=True)
-    if trainer.adapter is not None:
-        trainer.adapter.save(aside, model)
-        weights = aside / WEIGHTS_FILE
-    else:
-        weights = aside / MODEL_FILE
-        _save_full(trainer, model_folder, aside)
-    save_file(_optimiser_tensors(trainer), aside / OPTIMISER_FILE)
-    digest = sha256_of(weights)
-    manifest = {
-        "version": number,
-        "model": model,
-        "weights": weights.name,
-        "sha256": digest,
-        "reward_baseline": trainer.baseline,
-    }
-    (aside / MANIFEST_FILE).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+    yield aside
     for written in aside.iterdir():
         _flush(written)
     _flush(aside)
     aside.rename(final)
     _flush(versions)
-    return final, digest
+
+
+def folder_of(versions: Path, number: int) -> Path:
+    """Where version `number` lies."""
+    return versions / f"{number:06d}"
 
 
 def restore(trainer: Trainer, folder: Path, model: str) -> None:

@@ -1,7 +1,7 @@
 """The engine contract: token ids in, token ids with log-probs and a policy version out.
 
-Every engine (embedded, and later vLLM, SGLang, Tinker) is one of these. Nothing here knows text,
-messages, HTTP or weights; text is made from tokens by `chat_template` and `detokenizer`.
+Every engine (embedded, vLLM, SGLang) is one of these, and passes the tests in tests/engines. Nothing here
+knows text, messages, HTTP or weights; text is made from tokens by `chat_template` and `detokenizer`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,29 @@ class PolicyEngine(Protocol):
         """Admit a request; returns at once. `sampling.stop` is not the engine's: see `detokenizer`.
 
         The reply's budget is cut to what the context leaves. Raises PromptTooLongError, EngineBusyError,
-        GrammarError, or UnknownVersionError when a version is asked that was never published here.
+        GrammarError, or UnknownVersionError when a version is asked that is not loaded. What goes wrong
+        later is an EngineError of the iteration.
+        """
+        ...
+
+    async def score(
+        self,
+        prompt_ids: tuple[int, ...],
+        reply_ids: tuple[int, ...],
+        *,
+        top_logprobs: int = 0,
+        version: int | None = None,
+    ) -> tuple[SampledToken, ...]:
+        """The reply's tokens as `generate` would have recorded them at temperature 1, had it drawn them.
+
+        One pass over given tokens under one version. Raises EngineError, and what `generate` raises.
+        """
+        ...
+
+    def unlearnable(self, sampling: Sampling) -> str:
+        """Why this engine cannot record the log-probs that `SampledToken` defines for this sampling.
+
+        Empty where it can. A turn that was sampled so is served, and never trains.
         """
         ...
 
@@ -114,12 +136,20 @@ class PolicyEngine(Protocol):
         ...
 
     async def publish(self, version: PolicyVersion, *, serve: bool = True) -> None:
-        """Load a version, test it and, with `serve`, make it the serving one in a single step.
+        """Load a version, test it (`self_test`) and, with `serve`, make it the serving one in a single step.
 
-        Requests already running finish on theirs. Raises BadVersionError when the weights are damaged, of
-        another model, or give log-probs that are not finite, and EngineError when something else failed;
-        either way the old version goes on serving.
+        Requests already running finish on theirs: an old version may be unloaded once its last request has
+        ended, never before. Raises BadVersionError when the weights are damaged, of another model, or fail
+        the test, and EngineError when something else failed; either way the old version goes on serving.
         """
         ...
 
     async def close(self) -> None: ...
+
+
+def check_scored(prompt_ids: tuple[int, ...], reply_ids: tuple[int, ...], context_length: int) -> None:
+    """What every engine refuses to score. Raises PromptTooLongError, or EngineError for nothing to score."""
+    if not prompt_ids or not reply_ids:
+        raise EngineError("there is nothing to score, or nothing before it")
+    if len(prompt_ids) + len(reply_ids) > context_length:
+        raise PromptTooLongError(len(prompt_ids) + len(reply_ids), context_length)

@@ -36,7 +36,9 @@ def listening(settings: Settings) -> tuple[socket.socket, Settings]:
     """
     host, port = settings.server.host, settings.server.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio turns Nagle's algorithm off only where a socket says that it is TCP; with it, each reply's first
+    # token would wait 40 ms for the client to acknowledge the headers.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 
 from openclaw_rl.config import Settings
 from openclaw_rl.gateway.app import check_bind, create_app
 from openclaw_rl.policy.embedded import model_files
-from openclaw_rl.policy.embedded.cores import CoreShare
-from openclaw_rl.policy.embedded.engine import EmbeddedEngine
+from openclaw_rl.processes.engines import running_engine
 from openclaw_rl.processes.listener import answer, end_on_signals, listening
 from openclaw_rl.processes.same_model import refuse_other_model
 from openclaw_rl.processes.single import only_one
@@ -28,13 +28,8 @@ def serve(settings: Settings) -> None:
         store.report("server", "loading the model")
         folder = model_files.resolve(settings.model.name, log.info)
         template = model_files.load_template(folder)
-        cores = CoreShare(settings.home, "server", settings.engine.threads)
-        engine = EmbeddedEngine.load(settings, folder, template.stop_ids, cores)
-        try:
+        with closing(store), running_engine(settings, folder, template) as engine:
             app = create_app(settings, store, engine, template)
             server = settings.server
             log.info("serving %s on http://%s:%d/v1", settings.served_name, server.host, server.port)
             answer(app, listener)
-        finally:
-            engine.shut_down()
-            store.close()

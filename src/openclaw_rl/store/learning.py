@@ -43,12 +43,17 @@ def _unfit(connection: Connection, turn_id: str) -> tuple[TurnState, str] | None
     """Where a judged turn goes that must not train, and why."""
     turns = schema.turns
     query = select(
-        turns.c.model, turns.c.policy_version, turns.c.sampling["grammar"].as_string().label("grammar")
+        turns.c.model,
+        turns.c.policy_version,
+        turns.c.sampling["grammar"].as_string().label("grammar"),
+        turns.c.sampling["unlearnable"].as_string().label("unlearnable"),
     )
     turn = connection.execute(query.where(turns.c.id == turn_id)).one()
     if turn.policy_version == OTHER_MODEL:
         return TurnState.RECORDED, made_by_other(turn.model)
-    return (TurnState.SET_ASIDE, UNDER_A_GRAMMAR) if turn.grammar else None
+    if reason := UNDER_A_GRAMMAR if turn.grammar else turn.unlearnable:
+        return TurnState.SET_ASIDE, reason
+    return None
 
 
 class Learning:

@@ -10,7 +10,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from openclaw_rl.evals import provenance
 from openclaw_rl.evals.judge_bench import agreement
 from openclaw_rl.evals.judge_bench.agreement import Opinion, Share
 from openclaw_rl.evals.judge_bench.cases import Case, Half, load, spread
-from openclaw_rl.evals.judge_bench.own_server import own_server
+from openclaw_rl.evals.own_server import own_server
 from openclaw_rl.evals.results import write
 from openclaw_rl.judge.judge import make_judge
 
@@ -83,7 +83,11 @@ def run(judges: Sequence[Settings], halves: Sequence[Half], most: int | None, js
 
 def _measure(settings: Settings, cases: dict[Half, list[Case]], console: Console) -> Measured:
     name = settings.judge.kind
-    with own_server(settings) if name == "self" else nullcontext("") as url:
+    with ExitStack() as serving:
+        url = ""
+        if name == "self":
+            # Nothing trains beside it, so the weights stay those that were loaded.
+            url = serving.enter_context(own_server({"model.name": settings.model.name})).url
         started = time.perf_counter()
         opinions = asyncio.run(_ask(settings, url, cases, console))
         votes = 1 if name == "rules" else settings.judge.votes

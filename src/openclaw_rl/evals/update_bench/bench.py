@@ -22,9 +22,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from openclaw_rl.config import ConfigError, Settings
-from openclaw_rl.evals import provenance
-from openclaw_rl.evals.results import write
-from openclaw_rl.evals.update_bench import rival
+from openclaw_rl.evals import provenance, rivals
+from openclaw_rl.evals.results import read, write
 from openclaw_rl.evals.update_bench.work import Work, replies
 from openclaw_rl.policy.embedded import model_files
 from openclaw_rl.policy.embedded.cores import available_cores
@@ -49,13 +48,13 @@ def run(
     """Measure `rounds` times each; print a table, the ratios, and how they differ from `compare`'s."""
     commit = provenance.commit()
     console = Console() if sys.stdout.isatty() else Console(width=120)
-    earlier = _read(compare) if compare else None
+    earlier = read(compare, "bench update") if compare else None
 
     def say(text: str) -> None:
         console.print(text, markup=False)
 
     folder = model_files.resolve(settings.model.name, say)
-    python = rival.python_with_trl(model_files.cache_folder() / "rivals", say) if with_rival else None
+    python = _python_with_trl(say) if with_rival else None
     work = _work(settings, folder, samples, tokens)
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "work.json"
@@ -74,6 +73,13 @@ def run(
     if json_file is not None:
         write(json_file, result)
         say(f"written to {json_file}")
+
+
+def _python_with_trl(say: Callable[[str], None]) -> Path:
+    try:
+        return rivals.python_with_trl(model_files.cache_folder() / "rivals", say)
+    except rivals.CannotInstallError as error:
+        raise ConfigError(f"{error}; leave it out with --no-rival") from None
 
 
 def _work(settings: Settings, folder: Path, samples: int, tokens: int) -> Work:
@@ -176,12 +182,3 @@ def _show(result: Found, earlier: Found | None, console: Console) -> None:
     for name, ratio in result["ratios"].items():
         before = earlier["ratios"].get(name) if earlier else None
         console.print(meaning[name](ratio) + (f" (was {before:.2f})" if before else ""), markup=False)
-
-
-def _read(path: Path) -> Found:
-    try:
-        earlier: Found = json.loads(path.read_text(encoding="utf-8"))
-        earlier["ratios"]
-    except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(f"--compare {path} is no result of `bench update`: {error}") from None
-    return earlier

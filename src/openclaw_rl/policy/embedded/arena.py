@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from openclaw_rl.policy.embedded import pages
 from openclaw_rl.policy.embedded.attention import attend
 
 _SMALLEST = 256
@@ -35,6 +36,7 @@ class Arena:
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
+        self._in_use = 0
         self._capacity = 0
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
@@ -42,20 +44,21 @@ class Arena:
     def capacity(self) -> int:
         return self._capacity
 
-    def reserve(self, tokens: int) -> None:
-        """Make room for `tokens` in every row."""
-        if tokens <= self._capacity:
-            return
-        capacity = max(_SMALLEST, self._capacity)
-        while capacity < tokens:
-            capacity *= 2
-        for layer, stored in self._layers.items():
-            self._layers[layer] = (_grown(stored[0], capacity), _grown(stored[1], capacity))
-        self._capacity = capacity
+    def reserve(self, tokens: int, rows: int) -> None:
+        """Make room for `tokens` in every row, of which the first `rows` are or will be written to."""
+        if tokens > self._capacity:
+            capacity = max(_SMALLEST, self._capacity)
+            while capacity < tokens:
+                capacity *= 2
+            for layer, (keys, values) in self._layers.items():
+                self._layers[layer] = (self._grown(keys, capacity), self._grown(values, capacity))
+            self._capacity = capacity
+        self._in_use = max(self._in_use, rows)
 
     def release(self) -> None:
         """Give all memory back; only while no row is in use."""
         self._layers.clear()
+        self._in_use = 0
         self._capacity = 0
 
     def write(
@@ -86,8 +89,8 @@ class Arena:
         if layer not in self._layers:
             shape = (self._rows, key.shape[0], self._capacity)
             self._layers[layer] = (
-                key.new_zeros(*shape, key.shape[-1]),
-                value.new_zeros(*shape, value.shape[-1]),
+                pages.zeros((*shape, key.shape[-1]), key),
+                pages.zeros((*shape, value.shape[-1]), value),
             )
         return self._layers[layer]
 
@@ -98,17 +101,25 @@ class Arena:
             values[target, :, :tokens] = values[source, :, :tokens]
 
     def copy_out(self, row: int, tokens: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """The first `tokens` of a row, layer by layer, as tensors of their own."""
-        return [
-            (keys[row, :, :tokens].clone(), values[row, :, :tokens].clone())
-            for _, (keys, values) in sorted(self._layers.items())
-        ]
+        """The first `tokens` of a row, layer by layer, in memory of their own that is freed as one."""
+        parts = [stored[row, :, :tokens] for _, layer in sorted(self._layers.items()) for stored in layer]
+        room = pages.zeros((sum(part.numel() for part in parts),), parts[0])
+        copies, at = [], 0
+        for part in parts:
+            copies.append(room[at : at + part.numel()].view(part.shape).copy_(part))
+            at += part.numel()
+        return list(zip(copies[::2], copies[1::2], strict=True))
 
     def copy_in(self, row: int, saved: Sequence[tuple[torch.Tensor, torch.Tensor]], tokens: int) -> None:
         """Put back the first `tokens` of what `copy_out` gave."""
         for layer, (key, value) in enumerate(saved):
             span = [Span(row, 0, tokens)]
             self.write(layer, span, key[:, :tokens], value[:, :tokens])
+
+    def _grown(self, stored: torch.Tensor, capacity: int) -> torch.Tensor:
+        larger = pages.zeros((*stored.shape[:2], capacity, stored.shape[-1]), stored)
+        larger[: self._in_use, :, : self._capacity] = stored[: self._in_use]
+        return larger
 
 
 class CachedAttention:
@@ -122,7 +133,7 @@ class CachedAttention:
         self._spans = spans
         self._decoding = len(spans) > 1 and all(span.length == 1 for span in spans)
         self._longest = max(span.end for span in spans)
-        arena.reserve(self._longest)
+        arena.reserve(self._longest, max(span.row for span in spans) + 1)
         contiguous = [span.row for span in spans] == list(range(spans[0].row, spans[0].row + len(spans)))
         # One call for all rows reads every row up to the longest; worth it unless most of that is padding.
         padded = self._longest * len(spans) > 2 * sum(span.end for span in spans)
@@ -177,9 +188,3 @@ class CachedAttention:
             scale=scale,
         )
         return output.reshape(count, heads, -1).transpose(0, 1)
-
-
-def _grown(stored: torch.Tensor, capacity: int) -> torch.Tensor:
-    larger = stored.new_zeros(*stored.shape[:2], capacity, stored.shape[-1])
-    larger[:, :, : stored.shape[2]] = stored
-    return larger

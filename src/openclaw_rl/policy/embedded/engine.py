@@ -15,18 +15,17 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 
 from openclaw_rl.config import Settings
 from openclaw_rl.model import PolicyVersion, Sampling
-from openclaw_rl.policy.embedded import model_files
+from openclaw_rl.policy.embedded import model_files, scoring
 from openclaw_rl.policy.embedded.adapter import Adapter
 from openclaw_rl.policy.embedded.cores import CoreShare
 from openclaw_rl.policy.embedded.grammar import Compiled, Grammars
 from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.policy.embedded.sampler import Dice
 from openclaw_rl.policy.embedded.scheduler import Running, Scheduler, Weights
-from openclaw_rl.policy.embedded.version_files import MODEL_FILE, sha256_of, weights_file
+from openclaw_rl.policy.embedded.version_files import MODEL_FILE, reading, verified_weights
 from openclaw_rl.policy.engine import (
     BadVersionError,
     EngineBusyError,
@@ -34,10 +33,9 @@ from openclaw_rl.policy.engine import (
     PromptTooLongError,
     SampledToken,
     UnknownVersionError,
+    check_scored,
 )
 
-GRAMMAR_SECONDS = 15.0
-"""The longest that a request waits for its grammar: others' may be compiled first."""
 KEPT_VERSIONS = 4
 """Versions besides the serving one that stay loaded for requests that name them."""
 
@@ -141,13 +139,9 @@ class EmbeddedEngine:
         if not prompt_ids:
             raise EngineError("the prompt is empty")
         with self._changed:
-            if self._closing:
-                raise EngineError("the engine is closing")
+            weights = self._weights_for(version)
             if self._scheduler.unfinished >= self._most_unfinished:
                 raise EngineBusyError("too many requests are waiting; try again in a few seconds")
-            weights = self._serving if version is None else self._loaded.get(version)
-            if weights is None:
-                raise UnknownVersionError(f"policy version {version} is not loaded")
             running = Running(
                 weights=weights,
                 prompt_length=len(prompt_ids),
@@ -164,24 +158,36 @@ class EmbeddedEngine:
             self._changed.notify()
         return generation
 
+    async def score(
+        self,
+        prompt_ids: tuple[int, ...],
+        reply_ids: tuple[int, ...],
+        *,
+        top_logprobs: int = 0,
+        version: int | None = None,
+    ) -> tuple[SampledToken, ...]:
+        check_scored(prompt_ids, reply_ids, self.context_length)
+        with self._changed:
+            weights = self._weights_for(version)
+        found: list[SampledToken] = []
+
+        def look() -> None:
+            found.extend(scoring.scored(weights, prompt_ids, reply_ids, top_logprobs))
+
+        await asyncio.wrap_future(self._submit(look))
+        return tuple(found)
+
+    def unlearnable(self, _: Sampling) -> str:
+        return ""  # top-p and top-k restrict what is drawn, after the log-probs
+
     async def prepare_grammar(self, grammar: str) -> Compiled:
-        compiling = asyncio.wrap_future(self._grammars.prepare(grammar))
-        try:
-            # Others may wait for the same future, so it must not be cancelled.
-            return await asyncio.wait_for(asyncio.shield(compiling), GRAMMAR_SECONDS)
-        except TimeoutError:
-            compiling.add_done_callback(lambda done: done.cancelled() or done.exception())
-            raise EngineBusyError("other grammars are being compiled; try again in a few seconds") from None
+        return await self._grammars.ready(grammar)
 
     async def publish(self, version: PolicyVersion, *, serve: bool = True) -> None:
         weights = self._loaded.get(version.number)
         if weights is None:
-            try:
+            with reading(version):
                 weights = await asyncio.to_thread(self._load_weights, version)
-            except (FileNotFoundError, ValueError, KeyError, TypeError, SafetensorError) as error:
-                raise BadVersionError(f"version {version.number} cannot be loaded: {error}") from error
-            except (OSError, RuntimeError) as error:  # too many open files, no memory
-                raise EngineError(f"version {version.number} cannot be loaded now: {error}") from error
         loaded = weights
         await asyncio.wrap_future(self._submit(lambda: self._install(loaded, serve=serve)))
 
@@ -189,26 +195,28 @@ class EmbeddedEngine:
         await asyncio.to_thread(self.shut_down)
 
     def shut_down(self) -> None:
-        """Stop the engine's thread; requests that still run get an EngineError."""
+        """Stop the engine's thread; requests that still run get an EngineError. Once is enough."""
         with self._changed:
+            if self._closing:
+                return
             self._closing = True
             self._changed.notify()
         self._thread.join()
         self._grammars.close()
         self._cores.close()
 
+    def _weights_for(self, version: int | None) -> Weights:
+        """What a request computes with that names `version`; with the lock held."""
+        if self._closing:
+            raise EngineError("the engine is closing")
+        weights = self._serving if version is None else self._loaded.get(version)
+        if weights is None:
+            raise UnknownVersionError(f"policy version {version} is not loaded")
+        return weights
+
     def _load_weights(self, version: PolicyVersion) -> Weights:
-        if version.path is None:
-            raise ValueError("it has no files")
-        folder = self._home / version.path
-        weights = weights_file(folder)
-        if not folder.parent.exists():
-            # Not this version's fault: a disk that is not there, or a data folder that was half moved.
-            raise NotADirectoryError(f"{folder.parent} is missing")
-        if not weights.exists():
-            raise FileNotFoundError(f"{weights} is missing")
-        if version.sha256 is not None and sha256_of(weights) != version.sha256:
-            raise ValueError("its weights do not match their hash")
+        weights = verified_weights(self._home, version)
+        folder = weights.parent
         if weights.name == MODEL_FILE:
             device_setting, targets = self._load_options
             device = model_files.choose_device(device_setting)
@@ -223,7 +231,7 @@ class EmbeddedEngine:
     def _install(self, weights: Weights, *, serve: bool) -> None:
         """Test the weights and let requests have them."""
         if weights.version not in self._loaded:
-            _check_finite(weights)
+            scoring.test(weights, self._network.vocabulary)
         with self._changed:
             self._loaded[weights.version] = weights
             self._loaded.move_to_end(weights.version)
@@ -315,12 +323,3 @@ class EmbeddedEngine:
 def _put_all(items: list[tuple[EmbeddedGeneration, SampledToken | EngineError]]) -> None:
     for generation, item in items:
         generation.put(item)
-
-
-@torch.inference_mode()
-def _check_finite(weights: Weights) -> None:
-    """Raise BadVersionError unless a short forward pass gives finite logits."""
-    probe = list(range(1, 17))
-    logits = weights.network.packed_logits([probe], torch.arange(len(probe)), weights.adapter)
-    if not logits.isfinite().all():
-        raise BadVersionError(f"version {weights.version} gives log-probs that are not finite")

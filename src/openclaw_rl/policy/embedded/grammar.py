@@ -7,6 +7,7 @@ so a step waits for it only where it takes longer than that. Knows no schema and
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Set
@@ -31,6 +32,8 @@ MOST_COMPILING = 64
 """Grammars that are being compiled or wait for it."""
 COMPILE_SECONDS = 5.0
 """The computing that a grammar may take to compile."""
+WAIT_SECONDS = 15.0
+"""The longest that a request waits for its grammar: others' may be compiled first."""
 LONGEST_GRAMMAR = 64 * 1024
 """Characters of a grammar's text."""
 
@@ -85,6 +88,16 @@ class Grammars:
             self._compiling[text] = future = Future[Compiled]()
             self._compilers.submit(self._prepare, text, future)
         return future
+
+    async def ready(self, text: str) -> Compiled:
+        """`prepare`, waited for. Raises GrammarError and EngineBusyError."""
+        compiling = asyncio.wrap_future(self.prepare(text))
+        try:
+            # Others may wait for the same future, so it must not be cancelled.
+            return await asyncio.wait_for(asyncio.shield(compiling), WAIT_SECONDS)
+        except TimeoutError:
+            compiling.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise EngineBusyError("other grammars are being compiled; try again in a few seconds") from None
 
     def constraint(self, text: str) -> Constraint:
         """The beginning of one reply. Raises GrammarError for a text that was not prepared, or in vain."""

@@ -137,8 +137,9 @@ class Scheduler:
             # The last prompt token is always computed anew: its logits choose the first reply token.
             known, saved = self._prefixes.longest(sequence.weights.version, sequence.token_ids)
             known = min(known, len(sequence.token_ids) - 1)
+            # At once for the whole prompt: room that grows with each chunk would be copied each time.
+            self._arena.reserve(len(sequence.token_ids), len(self.active))
             if known:
-                self._arena.reserve(known)
                 self._arena.copy_in(sequence.row, saved, known)
                 sequence.computed = known
             self.counters.reused_tokens += known

@@ -1,0 +1,207 @@
+"""The parts where contenders answer the same prompts in turns: our engine, our gateway, others.
+
+Each contender runs in a process of its own. A round has each of them answer each number of streams once, so
+that a busy moment of the machine meets all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import httpx2
+
+from openclaw_rl.evals import random_versions
+from openclaw_rl.evals.own_server import OwnServer, own_server
+from openclaw_rl.evals.serve_bench import vllm_server
+from openclaw_rl.evals.serve_bench.http_streams import OverHttp
+from openclaw_rl.evals.serve_bench.measure import Contender, Job, Pass
+from openclaw_rl.evals.serve_bench.ours import ADAPTED
+from openclaw_rl.evals.serve_bench.plan import SERVED, TEMPERATURE, Plan, Steps
+from openclaw_rl.evals.serve_bench.summary import Part, Passes, of_passes
+from openclaw_rl.evals.serve_bench.worker import Worker
+from openclaw_rl.policy.embedded import model_files
+from openclaw_rl.processes.up import environment
+from openclaw_rl.store import Store
+
+FIRST_TOKENS = 10
+"""Requests of each round whose first token is timed, one after another."""
+VLLM_CONTEXT = 2048
+"""Enough for the prompts, and all the memory that it needs to hold ready."""
+
+
+class _Engine:
+    """Our engine bare, with version `version`."""
+
+    def __init__(self, worker: Worker, version: int) -> None:
+        self._worker = worker
+        self._version = version
+
+    def measure(self, job: Job) -> Pass:
+        return _asked(self._worker, job, version=self._version)
+
+
+class _Generate:
+    """`transformers`."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def measure(self, job: Job) -> Pass:
+        return _asked(self._worker, job)
+
+
+def _asked(worker: Worker, job: Job, **more: int) -> Pass:
+    asked = {"prompts": job.prompts, "tokens": job.tokens, "temperature": TEMPERATURE, **more}
+    return Pass.from_json(worker.ask(asked))
+
+
+def engine(plan: Plan, steps: Steps) -> Part:
+    """Our engine without HTTP, with and without an adapter, beside `transformers` generate."""
+    with steps.part("engine", _turns(plan, 3, plan.streams)), ExitStack() as running:
+        steps.begin("starting the engine and transformers")
+        ours = running.enter_context(_bare_engine(plan))
+        theirs = running.enter_context(_generate(plan))
+        contenders: dict[str, Contender] = {
+            "engine": _Engine(ours, 0),
+            "engine_lora": _Engine(ours, ADAPTED),
+            "generate": _Generate(theirs),
+        }
+        found = in_turns(contenders, plan, plan.streams, steps)
+        return of_passes(found, versions={"transformers": theirs.about["version"]})
+
+
+def gateway(plan: Plan, steps: Steps) -> Part:
+    """Our server over HTTP beside our engine bare."""
+    total = _turns(plan, 2, plan.over_http) + plan.rounds
+    with steps.part("gateway", total), ExitStack() as running:
+        steps.begin("starting the engine and the server")
+        ours = running.enter_context(_bare_engine(plan))
+        server = running.enter_context(own_server(plan.settings, plan.log))
+        contenders: dict[str, Contender] = {"engine": _Engine(ours, 0), "gateway": _over_http(server)}
+        found = in_turns(contenders, plan, plan.over_http, steps)
+        firsts: dict[str, list[float]] = {name: [] for name in contenders}
+        for turn in range(plan.rounds):
+            steps.begin("first tokens")
+            for number in range(FIRST_TOKENS):
+                job = plan.job(f"First {turn} {number}", 1, 2)
+                for name, contender in contenders.items():
+                    firsts[name] += contender.measure(job).first_token_seconds
+            steps.done()
+        return of_passes(found, firsts)
+
+
+def vllm(plan: Plan, steps: Steps) -> Part:
+    """Our server beside vLLM's, both over HTTP, with and without an adapter."""
+    with steps.part("vllm", _turns(plan, 4, plan.over_http)), ExitStack() as running:
+        steps.begin("starting our server")
+        server = running.enter_context(own_server(plan.settings, plan.log))
+        _give_adapter(server, plan)
+        steps.begin("starting vLLM without adapters; it compiles for minutes the first time")
+        without = running.enter_context(_vllm(plan, adapter=None))
+        steps.begin("starting vLLM with an adapter")
+        adapted = running.enter_context(_vllm(plan, adapter=plan.adapter_folder))
+        endless = {"temperature": TEMPERATURE, "ignore_eos": True}
+        contenders = {
+            "gateway": _over_http(server, 0),
+            "gateway_lora": _over_http(server, ADAPTED),
+            "vllm": OverHttp(without, vllm_server.BASE, **endless),
+            "vllm_lora": OverHttp(adapted, vllm_server.ADAPTED, **endless),
+        }
+        found = in_turns(contenders, plan, plan.over_http, steps)
+        version = httpx2.get(f"{without}/version").json()["version"]
+        return of_passes(found, versions={"vllm": version})
+
+
+def in_turns(contenders: Mapping[str, Contender], plan: Plan, streams: Sequence[int], steps: Steps) -> Passes:
+    """Every contender with every number of streams, `plan.rounds` times, after a short pass to warm up."""
+    for name, contender in contenders.items():
+        for count in sorted({1, streams[-1]}):
+            steps.begin(f"warming up {name}")
+            contender.measure(plan.job("Warm up", count, min(plan.tokens, 8)))
+    found: Passes = {name: {count: [] for count in streams} for name in contenders}
+    for turn in range(plan.rounds):
+        for count in streams:
+            job = plan.job(f"Round {turn}, {count} together", count)
+            for name, contender in contenders.items():
+                steps.begin(f"{name}, {count} at a time")
+                found[name][count].append(contender.measure(job))
+                steps.done()
+    return found
+
+
+def _turns(plan: Plan, contenders: int, streams: Sequence[int]) -> int:
+    return contenders * plan.rounds * len(streams)
+
+
+@contextmanager
+def _bare_engine(plan: Plan) -> Iterator[Worker]:
+    settings = {**plan.settings, "data_dir": str(plan.scratch / "engine")}
+    worker = Worker(
+        "our engine",
+        "openclaw_rl.evals.serve_bench.ours",
+        [json.dumps(settings), str(plan.adapter_folder)],
+        environment(),
+        plan.log,
+    )
+    with closing(worker):
+        yield worker
+
+
+@contextmanager
+def _generate(plan: Plan) -> Iterator[Worker]:
+    setup = {
+        "model_folder": str(plan.model_folder),
+        "dtype": plan.dtype,
+        "device": plan.device,
+        "threads": plan.threads,
+    }
+    # Threads wait as PyTorch has them wait by itself: ours are told otherwise, since they share the cores.
+    theirs = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    worker = Worker(
+        "transformers generate",
+        "openclaw_rl.evals.serve_bench.generate",
+        [json.dumps(setup)],
+        {**theirs, "OMP_NUM_THREADS": str(plan.threads)},
+        plan.log,
+    )
+    with closing(worker):
+        yield worker
+
+
+@contextmanager
+def _vllm(plan: Plan, adapter: Path | None) -> Iterator[str]:
+    if plan.python_with_vllm is None:
+        raise ValueError("there is no vLLM")
+    with vllm_server.vllm_server(
+        plan.python_with_vllm,
+        plan.model_folder,
+        adapter=adapter,
+        rank=plan.learn.lora_rank,
+        targets=plan.learn.lora_targets,
+        dtype=plan.dtype,
+        threads=plan.threads,
+        streams=plan.over_http[-1],
+        context=min(VLLM_CONTEXT, plan.context),
+        cache=model_files.cache_folder() / "rivals" / "compiled",
+        log=plan.log,
+    ) as url:
+        yield url
+
+
+def _over_http(server: OwnServer, version: int | None = None) -> OverHttp:
+    model = SERVED if version is None else f"{SERVED}@{version}"
+    return OverHttp(server.url, model, temperature=TEMPERATURE)
+
+
+def _give_adapter(server: OwnServer, plan: Plan) -> None:
+    """Make the random adapter a version of the server's."""
+    folder = server.folder / "versions" / plan.adapter_folder.name
+    folder.parent.mkdir(exist_ok=True)
+    folder.symlink_to(plan.adapter_folder)
+    store = Store.open(server.folder / "store.sqlite")
+    with closing(store):
+        random_versions.record(store, folder)

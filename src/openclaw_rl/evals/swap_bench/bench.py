@@ -1,0 +1,114 @@
+"""Starts the server, lets the traffic run, has every reply verified, and says what was found."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from openclaw_rl import config
+from openclaw_rl.evals import provenance
+from openclaw_rl.evals.own_server import own_server
+from openclaw_rl.evals.random_versions import RandomVersions
+from openclaw_rl.evals.results import write
+from openclaw_rl.evals.serve_bench import endless
+from openclaw_rl.evals.serve_bench.plan import SERVED, Steps
+from openclaw_rl.evals.swap_bench.traffic import Seen, Traffic
+from openclaw_rl.evals.swap_bench.verify import TOLERANCES, Verified, verify
+from openclaw_rl.model import Turn
+from openclaw_rl.policy.embedded import model_files
+from openclaw_rl.policy.embedded.network import Network
+from openclaw_rl.store import Store
+
+
+def run(
+    flags: Mapping[str, Any], *, chats: int, swaps: int, clients: int, tokens: int, json_file: Path | None
+) -> bool:
+    """Measure and show it, with settings `flags` by dotted name; says whether nothing was wrong."""
+    commit = provenance.commit()
+    console = Console() if sys.stdout.isatty() else Console(width=120)
+    steps = Steps(console)
+    flags = {"model.dtype": "float32", **flags}
+    settings, _ = config.load(None, dict(flags))
+    folder = model_files.resolve(settings.model.name, lambda text: console.print(text, markup=False))
+    versions = RandomVersions(folder, settings.learn)
+    with tempfile.TemporaryDirectory(prefix="openclaw-rl-bench-") as scratch, ExitStack() as running:
+        # Of a reply of one token or two, other versions might think the same.
+        model_folder = endless.make(folder, Path(scratch) / "model")
+        serving = {**flags, "model.name": str(model_folder), "model.served_name": SERVED}
+        server = running.enter_context(own_server(serving, Path(scratch) / "server.log"))
+        store = running.enter_context(closing(Store.open(server.folder / "store.sqlite")))
+        traffic = Traffic(server, store, versions, chats, swaps, clients, tokens)
+        with steps.part("talking", chats):
+            seen = asyncio.run(traffic.run(steps))
+        turns = [_turn_of(store, reply.headers) for reply in seen.replies]
+    device = model_files.choose_device(settings.model.device)
+    dtype = model_files.choose_dtype(settings.model.dtype, device)
+    console.print("computing every reply again under the version that it names")
+    network = Network.load(folder, dtype=dtype, device=device, adapter_targets=settings.learn.lora_targets)
+    found = verify(network, turns, versions.adapter, swaps)
+    result = {
+        **summary(seen, found, TOLERANCES[dtype]),
+        "tokens": tokens,
+        "clients": clients,
+        "dtype": str(dtype).removeprefix("torch."),
+        "model": settings.served_name,
+        "commit": commit,
+        "machine": provenance.machine(),
+    }
+    _show(result, console)
+    if json_file is not None:
+        write(json_file, result)
+        console.print(f"written to {json_file}", markup=False)
+    return not (result["errors"] or result["mixed_versions"] or result["indistinguishable"])
+
+
+def _turn_of(store: Store, headers: Mapping[str, str]) -> Turn:
+    """The recorded turn of a reply. Raises LookupError when it is missing or names another version."""
+    turn = store.conversations.turn(headers["x-turn-id"])
+    if turn is None or str(turn.policy_version) != headers["x-policy-version"]:
+        raise LookupError(f"turn {headers['x-turn-id']} is not recorded as the client was told")
+    return turn
+
+
+def summary(seen: Seen, found: Sequence[Verified], tolerance: float) -> dict[str, Any]:
+    """The numbers. A reply is of mixed versions when its log-probs are not its version's, and
+    indistinguishable when they are as well those of the version before or after."""
+    others = [one.other for one in found if one.other is not None]
+    return {
+        "chats": seen.chats,
+        "swaps": len(seen.served_at),
+        "errors": len(seen.errors),
+        "mixed_versions": sum(one.own > tolerance for one in found),
+        "longest_gap_s": round(seen.longest_gap_seconds, 3),
+        "replies": len(found),
+        "across_a_swap": seen.across_a_swap,
+        "under_other_versions": len(others),
+        "indistinguishable": sum(other <= tolerance for other in others),
+        "largest_difference": max((one.own for one in found), default=0.0),
+        "nearest_other_version": min(others, default=0.0),
+        "tolerance": tolerance,
+        "first_errors": seen.errors[:5],
+    }
+
+
+def _show(result: Mapping[str, Any], console: Console) -> None:
+    table = Table("chats", "swaps", "errors", "mixed versions", "longest gap", box=None)
+    numbers = (result[name] for name in ("chats", "swaps", "errors", "mixed_versions"))
+    table.add_row(*map(str, numbers), f"{result['longest_gap_s']:.2f} s")
+    console.print(table)
+    console.print(
+        f"{result['replies']} replies, {result['across_a_swap']} of them while a version went live; their "
+        f"log-probs are within {result['largest_difference']:.2g} of their version's, and "
+        f"{result['nearest_other_version']:.2g} or more from another's (tolerance {result['tolerance']})",
+        markup=False,
+    )
+    for error in result["first_errors"]:
+        console.print(f"error: {error}", markup=False)
