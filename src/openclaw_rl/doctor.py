@@ -6,16 +6,20 @@ which never train. The command `doctor`.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import httpx2
 
 from openclaw_rl.config import Settings
 from openclaw_rl.gateway.auth import KEY_HEADER
+from openclaw_rl.policy.engine import EngineError
+from openclaw_rl.processes.engines import server_at
 
 TIMEOUT_SECONDS = 120.0
 _QUESTION = [{"role": "user", "content": "Say hello."}]
@@ -211,10 +215,31 @@ def run(
     """Say what is found, a line for each check, and return the exit status: 1 if any check failed."""
     keys = _keys(settings, key)
     failed = False
-    for check in Doctor(url or settings.server.url, keys, model or "").examine():
+    checks = Doctor(url or settings.server.url, keys, model or "").examine()
+    for check in chain(checks, _engine(settings)):
         say(str(check))
         failed = failed or check.state == "failed"
     return int(failed)
+
+
+def _engine(settings: Settings) -> Iterator[Check]:
+    """Whether the server at engine.url answers, where there is one."""
+    url = settings.engine.url
+    if settings.engine.kind == "embedded" or not url:
+        return
+    server = server_at(settings, url, settings.engine.api_key.get_secret_value())
+
+    async def look() -> str:
+        try:
+            length, loaded = await server.context_length(), len(await server.adapters())
+        finally:
+            await server.close()
+        return f"{server.name} at {url} answers, context of {length} tokens, {loaded} adapters loaded"
+
+    try:
+        yield Check("engine", "ok", asyncio.run(look()))
+    except EngineError as error:
+        yield Check("engine", "failed", str(error), "start it, or give the right --engine-url")
 
 
 def _keys(settings: Settings, key: str | None) -> dict[str, str]:

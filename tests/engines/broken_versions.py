@@ -63,13 +63,13 @@ def _empty_the_rank(folder: Path) -> None:
     (folder / CONFIG_FILE).write_text(json.dumps({**config, "r": None}), encoding="utf-8")
 
 
-def _make_it_a_truncated_model(folder: Path) -> None:
+def make_it_a_truncated_model(folder: Path) -> None:
     (folder / WEIGHTS_FILE).unlink()
     weights = save_model(folder, llama()) / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:5000])
 
 
-def _make_it_a_model_of_fewer_tokens(folder: Path) -> None:
+def make_it_a_model_of_fewer_tokens(folder: Path) -> None:
     # It loads, and fails in the engine's own test of it.
     (folder / WEIGHTS_FILE).unlink()
     save_model(folder, llama(vocab_size=8))
@@ -85,7 +85,7 @@ BREAKS = [
     _lose_the_config,
     _break_the_config,
     _empty_the_rank,
-    _make_it_a_truncated_model,
-    _make_it_a_model_of_fewer_tokens,
+    make_it_a_truncated_model,
+    make_it_a_model_of_fewer_tokens,
     shutil.rmtree,
 ]

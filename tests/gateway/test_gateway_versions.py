@@ -12,7 +12,7 @@ from running_gateway import MODEL, RunningGateway, assistant, eventually, runnin
 
 from openclaw_rl.evals.byte_template import byte_template
 from openclaw_rl.evals.scripted_engine import Script, ScriptedEngine
-from openclaw_rl.model import PolicyVersion, TurnKind, Update, VersionState
+from openclaw_rl.model import Judgement, PolicyVersion, TurnKind, TurnState, Update, VersionState
 from openclaw_rl.store import Store
 
 
@@ -196,3 +196,16 @@ def test_a_failing_background_step_is_tried_again(
     monkeypatch.setattr(gateway.store.learning, "newest_good_version", fails_twice)
     write_version(gateway.store, 1)
     eventually(lambda: gateway.engine.serving_version == 1, seconds=10)
+
+
+def test_what_an_engine_cannot_record_in_full_is_served_judged_and_set_aside(gateway: RunningGateway) -> None:
+    gateway.engine.unlearnable_because = "sampled with top-p by an engine that tells no full log-probs"
+    turn = gateway.chat(user("?"))
+    assert turn.sampling.unlearnable == gateway.engine.unlearnable_because
+    gateway.engine.unlearnable_because = ""
+    assert gateway.chat(user("?"), turn.reply, user("No.")).sampling.unlearnable == ""
+    (state,) = gateway.store.conversations.next_states(turn.id)
+    judgement = Judgement("judge_1", turn.id, state.id, "rules", -1, "Look first.", (), time.time())
+    assert gateway.store.learning.add_judgement(judgement) is TurnState.SET_ASIDE
+    assert gateway.store.conversations.reasons() == [(TurnState.SET_ASIDE, turn.sampling.unlearnable, 1)]
+    assert not gateway.store.learning.waiting_samples(1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "embedded"))
+sys.path.append(str(Path(__file__).parents[1] / "engines"))
 
 from running_processes import House
 from tiny_model import make_tiny_model

@@ -19,6 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from openclaw_rl.model import PolicyVersion
 from openclaw_rl.policy.embedded.adapter import CONFIG_FILE, WEIGHTS_FILE, Adapter
 from openclaw_rl.policy.embedded.version_files import MODEL_FILE, verified_weights
+from openclaw_rl.policy.engine import EngineError
 
 LEAST_FELT = 1e-4
 """Root mean square of the change to a layer's weights from which on log-probs must differ, in bfloat16 too:
@@ -55,10 +56,13 @@ class AdapterFiles:
 
     @classmethod
     def read(cls, home: Path, version: PolicyVersion, shape: ModelShape) -> Self:
-        """Raises what `version_files.reading` reads."""
+        """Raises what `version_files.reading` reads, and EngineError for a version that is a whole model."""
         weights = verified_weights(home, version)
         if weights.name == MODEL_FILE:
-            raise ValueError("it is a whole model, and this engine takes adapters")
+            raise EngineError(
+                f"version {version.number} is a whole model, and a server is given adapters: "
+                f"take the embedded engine"
+            )
         adapter = Adapter.load(weights.parent, shape.layers)
         return cls(weights.parent, _largest_change(adapter) > LEAST_FELT)
 
