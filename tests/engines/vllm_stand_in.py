@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -121,9 +122,9 @@ def _event(step: Step, count: int) -> dict[str, Any]:
     likeliest = {step.token_id: step.logprob, **dict(step.likeliest(count))}
     logprobs = {
         "text_offset": [0],
-        "token_logprobs": [step.logprob],
+        "token_logprobs": [_json(step.logprob)],
         "tokens": [f"token_id:{step.token_id}"],
-        "top_logprobs": [{f"token_id:{each}": logprob for each, logprob in likeliest.items()}],
+        "top_logprobs": [{f"token_id:{each}": _json(logprob) for each, logprob in likeliest.items()}],
     }
     choice = {
         "index": 0,
@@ -133,6 +134,11 @@ def _event(step: Step, count: int) -> dict[str, Any]:
         "token_ids": [step.token_id],
     }
     return {"object": "text_completion", "choices": [choice]}
+
+
+def _json(number: float) -> float | None:
+    """What is not finite comes as null."""
+    return number if math.isfinite(number) else None
 
 
 def _scored(server: TinyVllm, adapter: str | None, body: dict[str, Any]) -> dict[str, Any]:

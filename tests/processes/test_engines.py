@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -17,7 +18,10 @@ from test_recorded_log_probs import _largest_difference
 from tiny_server import Listening
 from vllm_stand_in import TinyVllm, vllm_app
 
+from openclaw_rl.config import ConfigError, Settings
 from openclaw_rl.model import TurnState, VersionState
+from openclaw_rl.processes.engines import check
+from openclaw_rl.processes.local_vllm import flags
 
 COMMAND = Path(__file__).parents[1] / "engines" / "vllm_command.py"
 
@@ -99,6 +103,9 @@ def test_a_vllm_of_ours_is_started_and_ended_with_everything_it_started(
     pids = [int(pid) for pid in _of_ours(house, tmp_path / "children").split()]
     assert stream(house.http, [user("Hello?")]).finished
     assert all(map(is_alive, pids))
+    words = Path(f"/proc/{pids[0]}/cmdline").read_bytes().decode().split("\0")
+    url = f"http://127.0.0.1:{words[words.index('--port') + 1]}"
+    assert httpx2.get(f"{url}/v1/models").status_code == 401, "its key is known to its server alone"
     house._processes[-1].send_signal(number)
     house._processes[-1].wait(60)
     eventually(lambda: not any(map(is_alive, pids)), 30)
@@ -111,38 +118,49 @@ def test_the_server_ends_when_its_vllm_cannot_go_on(house: House, tmp_path: Path
     eventually(lambda: not is_alive(child), 30)
 
 
-def test_the_key_of_a_vllm_of_ours_is_nobody_elses(house: House, tmp_path: Path) -> None:
-    _of_ours(house, tmp_path / "children")
-    leader = (tmp_path / "children").read_text(encoding="ascii").split()[0]
-    words = Path(f"/proc/{leader}/cmdline").read_bytes().decode().split("\0")
-    url = f"http://127.0.0.1:{words[words.index('--port') + 1]}"
-    assert httpx2.get(f"{url}/v1/models").status_code == 401
-
-
+SERVER = {"kind": "vllm", "url": "http://127.0.0.1:9"}
 REFUSALS = {
-    "no SGLang": (["--engine", "sglang"], "--engine-url"),
-    "no vLLM": (["--engine", "vllm"], "engine.command"),
-    "no such command": (["--engine", "vllm", "--set", "engine.command=no-such-vllm"], "no-such-vllm"),
-    "no kind": (["--engine-url", "http://127.0.0.1:9"], "--engine"),
-    "another kind": (["--engine", "tgi"], "engine.kind"),
-    "no URL": (["--engine", "vllm", "--engine-url", "localhost:8000"], "base URL"),
-    "nobody there": (
-        ["--engine", "vllm", "--engine-url", "http://127.0.0.1:9", "--set", "engine.wait_seconds=0"],
-        "cannot be reached",
-    ),
-    "whole models": (
-        ["--engine", "vllm", "--engine-url", "http://127.0.0.1:9", "--set", "learn.full_fine_tuning=true"],
-        "learn.full_fine_tuning",
-    ),
+    "no SGLang": ({"kind": "sglang"}, {}, "--engine-url"),
+    "no vLLM": ({"kind": "vllm"}, {}, r"engine\.command"),
+    "no such command": ({"kind": "vllm", "command": "no-such-vllm --x"}, {}, "no-such-vllm"),
+    "no kind": ({"url": "http://127.0.0.1:9"}, {}, "--engine"),
+    "no URL": ({"kind": "vllm", "url": "localhost:8000"}, {}, "base URL"),
+    "whole models": (SERVER, {"full_fine_tuning": True}, r"learn\.full_fine_tuning"),
 }
 
 
-@pytest.mark.parametrize(("flags", "word"), REFUSALS.values(), ids=REFUSALS)
-def test_an_engine_that_cannot_be_is_said_in_one_line(house: House, flags: list[str], word: str) -> None:
+@pytest.mark.parametrize(("engine", "learn", "word"), REFUSALS.values(), ids=REFUSALS)
+def test_engine_settings_that_cannot_work_are_told(
+    engine: dict[str, Any], learn: dict[str, Any], word: str
+) -> None:
+    with pytest.raises(ConfigError, match=word):
+        check(Settings(engine=engine, learn=learn))
+
+
+def test_good_engine_settings_pass() -> None:
+    check(Settings())
+    check(Settings(engine=SERVER))
+    check(Settings(engine={**SERVER, "kind": "sglang"}))
+    check(Settings(engine={"kind": "vllm", "command": f"{sys.executable} -m some.vllm"}))
+
+
+def test_a_server_that_is_not_there_is_said_in_one_line(house: House) -> None:
     model = ("--model", str(house.model_folder), "--data-dir", str(house.data), "--port", "0")
-    refused = house.run("serve", *model, *flags)
+    engine = ("--engine", "vllm", "--engine-url", "http://127.0.0.1:9", "--set", "engine.wait_seconds=0")
+    refused = house.run("serve", *model, *engine)
     assert refused.returncode == 2, refused.stderr
     line = refused.stderr.splitlines()[-1]
-    assert line.startswith("openclaw-rl: ")
-    assert word in line
+    assert line.startswith("openclaw-rl: vLLM at http://127.0.0.1:9 cannot be reached")
+    assert "--engine-url" in line
     assert "Traceback" not in refused.stderr
+
+
+def test_a_vllm_of_ours_gets_the_flags_that_the_engine_needs(model_folder: Path) -> None:
+    settings = Settings(model={"device": "cpu", "dtype": "float32"}, learn={"lora_rank": 9})
+    found = {flag[0]: flag[1:] for flag in flags(settings, model_folder)}
+    assert found["--max-lora-rank"] == ("16",)
+    assert found["--dtype"] == ("float32",)
+    assert found["--logprobs-mode"] == ("processed_logprobs",)
+    assert "lm_head" not in found["--lora-target-modules"]
+    with pytest.raises(ConfigError, match="512"):
+        flags(Settings(learn={"lora_rank": 513}), model_folder)

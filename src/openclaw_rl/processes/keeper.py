@@ -58,7 +58,7 @@ def _signal(group: int, number: int) -> bool:
     """Whether there was anybody left to get it."""
     try:
         os.killpg(group, number)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):  # macOS says the latter of a group of dead processes
         return False
     return True
 

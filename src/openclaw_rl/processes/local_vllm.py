@@ -38,7 +38,8 @@ class LocalVllm:
     def __init__(self, settings: Settings, model_folder: Path) -> None:
         """Start it. Raises ConfigError where it cannot be."""
         command = command_of(settings)
-        command += [word for flag in flags(settings, model_folder) if flag[0] not in command for word in flag]
+        given = {word.partition("=")[0] for word in command}
+        command += [word for flag in flags(settings, model_folder) if flag[0] not in given for word in flag]
         self.api_key = secrets.token_hex(16)
         port = _free_port()
         self.url = f"http://127.0.0.1:{port}"

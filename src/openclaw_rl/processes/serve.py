@@ -8,7 +8,7 @@ from contextlib import closing
 from openclaw_rl.config import Settings
 from openclaw_rl.gateway.app import check_bind, create_app
 from openclaw_rl.policy.embedded import model_files
-from openclaw_rl.processes.engines import running_engine
+from openclaw_rl.processes.engines import check, running_engine
 from openclaw_rl.processes.listener import answer, end_on_signals, listening
 from openclaw_rl.processes.same_model import refuse_other_model
 from openclaw_rl.processes.single import only_one
@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM. Raises ConfigError, SchemaError or AlreadyRunningError at the start."""
     check_bind(settings)
+    check(settings)
     end_on_signals()
     with only_one(settings.home, "server"):
         listener, settings = listening(settings)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,7 @@ class SglangServer:
             raise failure(f"{self._http} gave a reply up ({ended.get('message') or kind})")
         if not found:
             raise EngineError(f"{self._http} ended a reply without a token")
-        return [*found[:-1], _ended(found[-1], _ENDS[kind])]
+        return [*found[:-1], replace(found[-1], finish=_ENDS[kind])]
 
     def _failure(self, error: RefusedError, adapter: str | None) -> EngineError:
         if adapter is not None and _NOT_LOADED in str(error):
@@ -169,10 +170,6 @@ def _token(told: Sequence[Any], likeliest: Sequence[Sequence[Any]] | None, top: 
     """From [log-prob, id, text] and the same for the likeliest."""
     alternatives = sorted(((int(each[1]), float(each[0])) for each in likeliest or ()), key=lambda p: -p[1])
     return SampledToken(int(told[1]), float(told[0]), alternatives=tuple(alternatives[:top]))
-
-
-def _ended(token: SampledToken, finish: FinishReason) -> SampledToken:
-    return SampledToken(token.token_id, token.logprob, finish, token.alternatives)
 
 
 def _fix(error: RefusedError) -> str:

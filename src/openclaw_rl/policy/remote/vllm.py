@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,17 +157,14 @@ class VllmServer:
             raise EngineError(f"{self._http} ended a reply without a token")
         with reading(self._http):
             told = choice["logprobs"]
-            logprobs = told["token_logprobs"]
-            likeliest = (
-                [_alternatives(each, top) for each in told["top_logprobs"]] if top else [()] * len(ids)
-            )
-            last = len(ids) - 1
-            return [
-                SampledToken(
-                    token_id, float(logprob), _ENDS[finish] if place == last and finish else None, near
-                )
-                for place, (token_id, logprob, near) in enumerate(zip(ids, logprobs, likeliest, strict=True))
+            likeliest = told["top_logprobs"] if top else [{}] * len(ids)
+            found = [
+                SampledToken(token_id, _number(logprob), alternatives=_alternatives(near, top))
+                for token_id, logprob, near in zip(ids, told["token_logprobs"], likeliest, strict=True)
             ]
+        if finish is not None:
+            found[-1] = replace(found[-1], finish=_ENDS[finish])
+        return found
 
     def _failure(self, error: RefusedError, adapter: str | None, sampling: Sampling | None) -> EngineError:
         if error.status == 404 and adapter is not None:
