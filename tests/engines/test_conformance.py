@@ -443,9 +443,13 @@ def test_a_server_that_was_started_anew_gets_its_versions_again(
     run(test)
 
 
-def test_a_closed_engine_takes_nothing_more(house: House) -> None:
+def test_a_closed_engine_fails_what_runs_and_takes_nothing_more(house: House) -> None:
     async def test() -> None:
+        running = house.engine.generate(prompt(10), ENDLESS)
+        await anext(aiter(running))
         await house.engine.close()
+        with pytest.raises(EngineError, match="closed"):
+            await collect(running)
         with pytest.raises(EngineError, match="closing"):
             house.engine.generate(prompt(10), GREEDY)
         with pytest.raises(EngineError, match="closing"):

@@ -23,9 +23,10 @@ from vllm_stand_in import TinyVllm, vllm_app
 from openclaw_rl.model import Sampling
 from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.policy.engine import BadVersionError, EngineError, SampledToken
-from openclaw_rl.policy.remote.engine import PREFIX, RemoteEngine
+from openclaw_rl.policy.remote.engine import RemoteEngine
 from openclaw_rl.policy.remote.server import InferenceServer, UnreachableError
 from openclaw_rl.policy.remote.sglang import SglangServer
+from openclaw_rl.policy.remote.versions import PREFIX
 from openclaw_rl.policy.remote.vllm import VllmServer
 from openclaw_rl.policy.self_test import PROBES
 

@@ -25,6 +25,11 @@ class RemoteGeneration:
     def cancel(self) -> None:
         self._task.cancel()
 
+    def fail(self, error: EngineError) -> None:
+        """End it; its reader gets the error."""
+        self._queue.put_nowait(error)
+        self._task.cancel()
+
     async def __aiter__(self) -> AsyncIterator[SampledToken]:
         while (item := await self._queue.get()) is not None:
             if isinstance(item, Exception):

@@ -60,9 +60,7 @@ class Trial:
     async def _answers(
         self, adapter: str | None, temperature: float, top_p: float = 1.0
     ) -> list[self_test.Answer]:
-        asked = Sampling(
-            temperature=temperature, top_p=top_p, max_tokens=1, seed=0, top_logprobs=self_test.LIKELIEST
-        )
+        asked = Sampling(temperature=temperature, top_p=top_p, max_tokens=1, top_logprobs=self_test.LIKELIEST)
         prompts = self_test.probes(self._vocabulary)
         return list(await asyncio.gather(*(self._answer(adapter, each, asked) for each in prompts)))
 

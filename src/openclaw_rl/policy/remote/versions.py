@@ -1,0 +1,194 @@
+"""Which policy versions an inference server holds: loaded under names of their own, tested, unloaded.
+
+Each load has a name that is never used twice, so nothing that the server keeps under a name can be of other
+weights, and a folder that stays as long as the name is known. Knows no requests but how many there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+import shutil
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from openclaw_rl.model import PolicyVersion
+from openclaw_rl.policy.embedded.version_files import reading
+from openclaw_rl.policy.engine import EngineError, UnknownVersionError
+from openclaw_rl.policy.remote.adapter_files import AdapterFiles, ModelShape, no_change
+from openclaw_rl.policy.remote.server import InferenceServer
+from openclaw_rl.policy.remote.trial import Trial
+
+KEPT_NAMED = 2
+"""Versions that requests named which stay loaded between two of them."""
+PREFIX = "openclaw-rl-"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class Served:
+    """A version on the server."""
+
+    number: int
+    adapter: str | None = None
+    """None is the base model."""
+    folder: Path | None = None
+    is_felt: bool = False
+    in_use: int = 0
+    """Requests that have begun and not ended."""
+    restored: int = 0
+    """How often it was loaded again."""
+    restoring: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Versions:
+    def __init__(self, server: InferenceServer, shape: ModelShape, home: Path) -> None:
+        """`home` is the data folder."""
+        self._server = server
+        self._shape = shape
+        self._home = home
+        self._folder = home / "served"
+        self.trial = Trial(server, shape.vocabulary)
+        self._base = self.serving = Served(0)
+        self._loaded = {0: self._base}
+        self._named: list[int] = []
+        self._left_folders: list[Path] = []
+        self._run = secrets.token_hex(4)
+        self._loads = itertools.count(1)
+        self._changing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Test the base model, and that adapters can be loaded. Raises EngineError where the server cannot be
+        used as it is."""
+        await self.trial.base()
+        for adapter, folder in (await self._server.adapters()).items():
+            if adapter.startswith(PREFIX) and folder.startswith(str(self._folder)):
+                await self._server.unload(adapter)  # an earlier process of ours left it
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        unchanged = await self._load(0, self._write_no_change, is_felt=False)
+        if self._server.mixes_base:
+            # So no request is without an adapter.
+            self._base.adapter, self._base.folder = unchanged.adapter, unchanged.folder
+        else:
+            await self._unload(unchanged)
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        try:
+            for served in self._loaded.values():
+                await self._unload(served)
+        except EngineError as error:  # it is going away too
+            log.info("adapters stay loaded: %s", error)
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+    def served(self, number: int | None) -> Served:
+        """The version of that number, or the serving one. Raises UnknownVersionError."""
+        served = self.serving if number is None else self._loaded.get(number)
+        if served is None:
+            raise UnknownVersionError(f"policy version {number} is not loaded")
+        return served
+
+    async def publish(self, version: PolicyVersion, *, serve: bool) -> None:
+        """See `PolicyEngine.publish`."""
+        async with self._changing:
+            served = self._loaded.get(version.number)
+            if served is None:
+                served = self._loaded[version.number] = await self._read_and_load(version)
+            if serve:
+                self.serving = served
+            else:
+                self._named = [*(each for each in self._named if each != served.number), served.number]
+            await self._unload_spare()
+
+    async def restore(self, served: Served, seen: int) -> None:
+        """Load a version again that the server has forgotten; once for all requests that found it missing.
+
+        `seen` is `served.restored` as it was when such a request began.
+        """
+        async with served.restoring:
+            if served.restored == seen:
+                log.warning("%s has forgotten version %d; loading it again", self._server.name, served.number)
+                await self._bring_up(served)
+                served.restored += 1
+
+    def begin(self, served: Served) -> None:
+        served.in_use += 1
+
+    def end(self, served: Served) -> None:
+        """A request has ended; with the last one an old version goes."""
+        served.in_use -= 1
+        if not served.in_use and served is not self.serving:
+            self._in_background(self._tidy())
+
+    async def _read_and_load(self, version: PolicyVersion) -> Served:
+        with reading(version):
+            files = await asyncio.to_thread(AdapterFiles.read, self._home, version, self._shape)
+
+        def write(folder: Path) -> None:
+            with reading(version):
+                files.link(folder)
+
+        return await self._load(version.number, write, is_felt=files.is_felt)
+
+    async def _load(self, number: int, write: Callable[[Path], None], *, is_felt: bool) -> Served:
+        """Under a name of its own, and tested; nothing is left of one that fails. `write` fills a folder."""
+        adapter = f"{PREFIX}{self._run}-{next(self._loads)}-v{number}"
+        served = Served(number, adapter, self._folder / adapter, is_felt)
+        await asyncio.to_thread(write, self._folder / adapter)
+        try:
+            await self._bring_up(served)
+        except BaseException:
+            self._in_background(self._unload(served))
+            raise
+        return served
+
+    def _write_no_change(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        no_change(self._shape).save(folder, "base")
+
+    async def _bring_up(self, served: Served) -> None:
+        """Load it and test it. Raises BadVersionError and EngineError."""
+        if served.adapter is not None and served.folder is not None:
+            await self._server.load(served.adapter, served.folder)
+            await self.trial.of(served.number, served.adapter, is_felt=served.is_felt)
+
+    async def _tidy(self) -> None:
+        async with self._changing:
+            await self._unload_spare()
+
+    async def _unload_spare(self) -> None:
+        """Unload what serves no more, was not named lately, and has no request; with `_changing` held."""
+        self._named = [each for each in self._named if each in self._loaded][-KEPT_NAMED:]
+        kept = {0, self.serving.number, *self._named}
+        left, self._left_folders = self._left_folders, []
+        for served in list(self._loaded.values()):
+            if served.number not in kept and not served.in_use:
+                del self._loaded[served.number]  # no request finds it from here on
+                await self._quietly(self._unload(served))
+        for folder in left:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    async def _unload(self, served: Served) -> None:
+        if served.adapter is not None and served.folder is not None:
+            # A request that was cancelled ends in the server a moment later, so its files stay until the next
+            # time: a server that has to read them again would fail.
+            self._left_folders.append(served.folder)
+            await self._server.unload(served.adapter)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(self._quietly(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _quietly(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except EngineError as error:
+            log.warning("an adapter may stay loaded: %s", error)
