@@ -101,6 +101,7 @@ def remote(
         assert not state.dead, "no file was taken away while the server needed it"
     finally:
         listening.stop()
+        state.close()
 
 
 def connected(

@@ -15,7 +15,8 @@ import pytest
 from broken_versions import BREAKS, make_it_a_model_of_fewer_tokens, make_it_a_truncated_model
 from engine_runs import GREEDY, PlainModel, Reply, collect, prompt, version_at, written_version
 from houses import House
-from tiny_model import CONTEXT, llama, save_model
+from tiny_model import CONTEXT, IM_END, llama, save_model
+from tokenizers import Tokenizer
 
 from openclaw_rl.model import Sampling
 from openclaw_rl.policy.embedded.network import Network
@@ -255,12 +256,26 @@ def test_a_token_that_is_none_fails_its_request_alone(house: House) -> None:
     run(test)
 
 
-def test_grammars_are_kept_or_refused(house: House) -> None:
+def test_a_reply_under_a_grammar_matches_it_or_is_refused(
+    open_house: Callable[..., House], model_folder: Path
+) -> None:
+    tokenizer = Tokenizer.from_file(str(model_folder / "tokenizer.json"))
+    house = open_house(stop_ids=frozenset({tokenizer.token_to_id(IM_END)}))
+    grammar = 'start: "yes" | "no" "!"'
+
     async def test() -> None:
-        if house.reads_grammars:
-            assert await house.engine.prepare_grammar('start: "yes" | "no"') is not None
         with pytest.raises(GrammarError):
             await house.engine.prepare_grammar("start: nothing")
+        if not house.reads_grammars:
+            with pytest.raises(GrammarError):
+                house.engine.generate(prompt(9), Sampling(grammar=grammar))
+            return
+        held = await house.engine.prepare_grammar(grammar)
+        assert held is not None
+        for seed in range(3):
+            reply = await ask(house.engine, prompt(9), Sampling(max_tokens=20, seed=seed, grammar=grammar))
+            assert tokenizer.decode(reply.token_ids) in ("yes", "no!")
+            assert reply.finish == "stop"
 
     run(test)
 

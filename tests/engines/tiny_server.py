@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from running_processes import eventually, free_port
 
 from openclaw_rl.policy.embedded.adapter import Adapter
+from openclaw_rl.policy.embedded.grammar import Constraint
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Asked:
     top_k: int = 0
     seed: int | None = None
     stop_ids: frozenset[int] = frozenset()
+    constraint: Constraint | None = None
 
 
 @dataclass
@@ -86,6 +88,9 @@ class TinyServer:
         """As a server that is new: registrations live in memory alone."""
         self.adapters.clear()
 
+    def close(self) -> None:
+        """End what it has started itself."""
+
     def load(self, name: str, path: str) -> None:
         """Raises FileNotFoundError and ValueError."""
         adapter = Adapter.load(Path(path), self.network.adapted)
@@ -115,6 +120,8 @@ class TinyServer:
                     raise ConnectionAbortedError("cut, as the test wants it")
                 step = await asyncio.to_thread(self._step, ids, factors, asked, generator)
                 ids.append(step.token_id)
+                if asked.constraint and step.token_id not in asked.stop_ids:
+                    asked.constraint.advance(step.token_id)
                 if step.token_id in asked.stop_ids:
                     step.finish = "stop"
                 elif place + 1 == min(asked.most, self.context - len(asked.prompt)):
@@ -149,7 +156,10 @@ class TinyServer:
             last = torch.tensor([len(ids) - 1])
             logits = self.network.packed_logits([ids], last, factors)[0].float()
         scores = torch.log_softmax(logits / (asked.temperature or 1.0), dim=-1)
-        left = _restricted(scores, asked)
+        allowed = (
+            asked.constraint.allowed() if asked.constraint else torch.ones_like(scores, dtype=torch.bool)
+        )
+        left = _restricted(torch.log_softmax(scores.masked_fill(~allowed, float("-inf")), dim=-1), asked)
         if asked.temperature:
             token_id = int(torch.multinomial(left.exp(), 1, generator=generator))
         else:

@@ -9,6 +9,7 @@ import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response, Streami
 from tiny_server import Asked, Step, TinyServer
 
 from openclaw_rl.policy.embedded.adapter import Adapter
+from openclaw_rl.policy.embedded.grammar import Grammars
 
 MASKED = -9999.0
 BASE = "base"
@@ -27,6 +29,14 @@ SLOTS = 4
 
 
 class TinyVllm(TinyServer):
+    @cached_property
+    def grammars(self) -> Grammars:
+        return Grammars(self.folder / "tokenizer.json", self.network.vocabulary, {2})
+
+    def close(self) -> None:
+        if "grammars" in self.__dict__:
+            self.grammars.close()
+
     def _factors(self, adapter: str | None) -> Adapter | None:
         # What vLLM does on CPUs to a request without an adapter, once the last slot has one.
         if adapter is None and self.adapters and len(self.slots) >= SLOTS:
@@ -104,6 +114,10 @@ async def _events(server: TinyVllm, adapter: str | None, body: dict[str, Any]) -
         yield f"data: {json.dumps({'error': error})}\n\n"
         yield "data: [DONE]\n\n"
         return
+    constraint = None
+    if grammar := body.get("structured_outputs", {}).get("grammar"):
+        await server.grammars.ready(grammar)
+        constraint = server.grammars.constraint(grammar)
     asked = Asked(
         tuple(body["prompt"]),
         body["max_tokens"],
@@ -112,6 +126,7 @@ async def _events(server: TinyVllm, adapter: str | None, body: dict[str, Any]) -
         max(body["top_k"], 0),
         body.get("seed"),
         frozenset(body["stop_token_ids"]) if body["ignore_eos"] else frozenset({2, *body["stop_token_ids"]}),
+        constraint,
     )
     async for step in server.steps(adapter, asked):
         yield f"data: {json.dumps(_event(step, body['logprobs']))}\n\n"
