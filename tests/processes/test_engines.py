@@ -13,8 +13,8 @@ import httpx2
 import pytest
 import torch
 from conversations import converse, stream, user
+from recorded import differences
 from running_processes import START_SECONDS, House, eventually, is_alive
-from test_recorded_log_probs import _largest_difference
 from tiny_server import Listening
 from vllm_stand_in import TinyVllm, vllm_app
 
@@ -49,7 +49,7 @@ def test_versions_that_the_learner_makes_are_served_by_vllm_and_recorded_exactly
     turn = house.store.conversations.turn(first.turn_id)
     assert turn is not None
     assert (turn.policy_version, first.version) == (0, "0")
-    assert _largest_difference(turn, house.model_folder, torch.float32) < 1e-3
+    assert differences(turn, house.model_folder, torch.float32).max() < 1e-3
     for number in range(2):
         assert all(seen.finished for seen in converse(house.http, number)), house.log_of(up)
 

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from openai import OpenAI
+from recorded import differences
 from running_processes import House
 
 from openclaw_rl.config import EMBEDDED_MODEL
 from openclaw_rl.model import Turn
 from openclaw_rl.policy.embedded.model_files import resolve
-from openclaw_rl.policy.embedded.network import Network
-from openclaw_rl.policy.embedded.sampler import chosen_log_probs
 
 LONG_REPLY = 60
 
@@ -45,8 +44,8 @@ def _check(house: House, folder: Path, model: str, dtype: str, tolerance: float)
     house.start("serve", f"model.dtype={dtype}")
     house.wait_until_ready()
     turn, first, whole = _long_reply(house, model)
-    differences = _differences(turn, folder, getattr(torch, dtype)) * turn.sampling.temperature
-    worst, mean = differences.max().item(), differences.mean().item()
+    apart = differences(turn, folder, getattr(torch, dtype)) * turn.sampling.temperature
+    worst, mean = apart.max().item(), apart.mean().item()
     print(
         f"{model} {dtype}: first token after {first:.3f} s of {whole:.3f} s, {worst:.6f} at most, {mean:.6f}"
     )
@@ -77,17 +76,3 @@ def _long_reply(house: House, model: str) -> tuple[Turn, float, float]:
             if len(turn.response_ids) >= LONG_REPLY:
                 return turn, first, time.monotonic() - started
     raise AssertionError("no seed gave a long reply")
-
-
-@torch.inference_mode()
-def _differences(turn: Turn, folder: Path, dtype: torch.dtype) -> torch.Tensor:
-    """How far each recorded log-prob is from a forward pass over the whole reply: [tokens]."""
-    network = Network.load(folder, dtype=dtype, device=torch.device("cpu"), adapter_targets=())
-    sequence = (turn.prompt_ids + turn.response_ids)[:-1]
-    keep = torch.arange(len(turn.prompt_ids) - 1, len(sequence))
-    fresh = chosen_log_probs(
-        network.packed_logits([sequence], keep),
-        torch.tensor(turn.response_ids).unsqueeze(1),
-        torch.full((len(turn.response_ids),), turn.sampling.temperature),
-    )
-    return (fresh.squeeze(1) - torch.tensor(turn.logprobs)).abs()
