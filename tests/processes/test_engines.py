@@ -79,7 +79,7 @@ def test_versions_that_the_learner_makes_are_served_by_vllm_and_recorded_exactly
     assert status == 0, lines
     assert f"vLLM at {url} answers, context of 512 tokens" in lines
     up.send_signal(signal.SIGTERM)
-    assert up.wait(60) == 0
+    assert up.wait(START_SECONDS) == 0
     assert not state.adapters, "what we loaded there is unloaded"
 
 
