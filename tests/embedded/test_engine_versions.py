@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from broken_versions import BREAKS
 from engine_runs import (
     GREEDY,
     PlainModel,
@@ -24,11 +23,10 @@ from engine_runs import (
     version_at,
     written_version,
 )
-from safetensors.torch import load_file, save_file
 from tiny_model import llama, save_model
 
 from openclaw_rl.model import Sampling
-from openclaw_rl.policy.embedded.adapter import CONFIG_FILE, WEIGHTS_FILE, Adapter
+from openclaw_rl.policy.embedded.adapter import Adapter
 from openclaw_rl.policy.embedded.engine import KEPT_VERSIONS, EmbeddedEngine
 from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.policy.engine import BadVersionError, EngineError, UnknownVersionError
@@ -124,84 +122,6 @@ def test_a_whole_model_is_a_version_too(engine: EmbeddedEngine, tmp_path: Path) 
     publish(engine, version_at(folder, 1))
     reply = ask(engine, prompt(30), GREEDY)
     assert reply.token_ids == PlainModel(folder).greedy(prompt(30), GREEDY.max_tokens)
-
-
-def _lose_a_tensor(folder: Path) -> None:
-    tensors = load_file(folder / WEIGHTS_FILE)
-    tensors.pop(sorted(tensors)[3])
-    save_file(tensors, folder / WEIGHTS_FILE)
-
-
-def _misshape_a_tensor(folder: Path) -> None:
-    tensors = load_file(folder / WEIGHTS_FILE)
-    name = sorted(tensors)[0]
-    tensors[name] = tensors[name][:, 1:].contiguous()
-    save_file(tensors, folder / WEIGHTS_FILE)
-
-
-def _add_a_tensor(folder: Path) -> None:
-    tensors = load_file(folder / WEIGHTS_FILE)
-    save_file({**tensors, "base_model.model.other.lora_A.weight": torch.zeros(1)}, folder / WEIGHTS_FILE)
-
-
-def _put_nan(folder: Path) -> None:
-    tensors = load_file(folder / WEIGHTS_FILE)
-    tensors[sorted(tensors)[0]][0, 0] = float("nan")
-    save_file(tensors, folder / WEIGHTS_FILE)
-
-
-def _overflow(folder: Path) -> None:
-    # Finite factors whose product is not.
-    tensors = load_file(folder / WEIGHTS_FILE)
-    save_file(
-        {name: torch.full_like(tensor, 1e30) for name, tensor in tensors.items()}, folder / WEIGHTS_FILE
-    )
-
-
-def _truncate(folder: Path) -> None:
-    whole = (folder / WEIGHTS_FILE).read_bytes()
-    (folder / WEIGHTS_FILE).write_bytes(whole[: len(whole) // 2])
-
-
-def _lose_the_config(folder: Path) -> None:
-    (folder / CONFIG_FILE).unlink()
-
-
-def _break_the_config(folder: Path) -> None:
-    (folder / CONFIG_FILE).write_text("{", encoding="utf-8")
-
-
-def _empty_the_rank(folder: Path) -> None:
-    config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
-    (folder / CONFIG_FILE).write_text(json.dumps({**config, "r": None}), encoding="utf-8")
-
-
-def _make_it_a_truncated_model(folder: Path) -> None:
-    (folder / WEIGHTS_FILE).unlink()
-    weights = save_model(folder, llama()) / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:5000])
-
-
-def _make_it_a_model_of_fewer_tokens(folder: Path) -> None:
-    # It loads, and fails in the engine's own test of it.
-    (folder / WEIGHTS_FILE).unlink()
-    save_model(folder, llama(vocab_size=8))
-
-
-BREAKS = [
-    _lose_a_tensor,
-    _misshape_a_tensor,
-    _add_a_tensor,
-    _put_nan,
-    _overflow,
-    _truncate,
-    _lose_the_config,
-    _break_the_config,
-    _empty_the_rank,
-    _make_it_a_truncated_model,
-    _make_it_a_model_of_fewer_tokens,
-    shutil.rmtree,
-]
 
 
 @pytest.mark.parametrize("break_it", BREAKS, ids=lambda each: each.__name__.strip("_"))
