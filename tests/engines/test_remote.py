@@ -16,6 +16,7 @@ import pytest
 from engine_runs import GREEDY, Reply, collect, prompt, random_adapter, version_at, written_version
 from fastapi import FastAPI
 from houses import connected
+from running_processes import eventually
 from sglang_stand_in import TinySglang, sglang_app
 from tiny_server import Listening, TinyServer
 from vllm_stand_in import TinyVllm, vllm_app
@@ -110,7 +111,8 @@ def test_a_reply_that_breaks_off_is_an_error_and_no_sample(remote: Setup, fault:
         assert not any(token.finish for token in seen)
         setattr(remote.state, fault, None)
         assert len((await ask(engine)).token_ids) == SHORT.max_tokens
-        assert not remote.state.running
+        # The server notices a moment after its client.
+        await asyncio.to_thread(eventually, lambda: not remote.state.running)
 
     asyncio.run(test())
 

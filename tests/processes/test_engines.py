@@ -13,7 +13,7 @@ import httpx2
 import pytest
 import torch
 from conversations import converse, stream, user
-from recorded import differences
+from recorded_log_probs import differences
 from running_processes import START_SECONDS, House, eventually, is_alive
 from tiny_server import Listening
 from vllm_stand_in import TinyVllm, vllm_app

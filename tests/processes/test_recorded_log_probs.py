@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from openai import OpenAI
-from recorded import differences
+from recorded_log_probs import differences
 from running_processes import House
 
 from openclaw_rl.config import EMBEDDED_MODEL
