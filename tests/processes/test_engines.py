@@ -96,7 +96,7 @@ def _of_ours(house: House, children: Path) -> str:
     return children.read_text(encoding="ascii")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
 def test_a_vllm_of_ours_is_started_and_ended_with_everything_it_started(
     house: House, tmp_path: Path, number: signal.Signals
 ) -> None:
