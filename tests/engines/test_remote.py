@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import httpx2
 import pytest
 from engine_runs import GREEDY, Reply, collect, prompt, random_adapter, version_at, written_version
 from fastapi import FastAPI
@@ -25,6 +26,7 @@ from openclaw_rl.model import Sampling
 from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.policy.engine import BadVersionError, EngineError, SampledToken
 from openclaw_rl.policy.remote.engine import RemoteEngine
+from openclaw_rl.policy.remote.http import event_lines
 from openclaw_rl.policy.remote.server import InferenceServer, UnreachableError
 from openclaw_rl.policy.remote.sglang import SglangServer
 from openclaw_rl.policy.remote.versions import PREFIX
@@ -330,3 +332,19 @@ def test_one_restart_loads_a_version_once_however_many_ask(remote: Setup, networ
         assert [token.logprob for token in scored] == pytest.approx(whole.logprobs, abs=1e-3)
 
     asyncio.run(test())
+
+
+def test_separators_of_unicode_in_a_reply_end_no_line_of_its_stream() -> None:
+    said = 'data: {"text": "a\u2028b\x85c"}\r\n\ndata: [DONE]\n\n'.encode()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(said), 5):
+            yield said[start : start + 5]
+
+    async def lines() -> list[str]:
+        return [line async for line in event_lines(httpx2.Response(200, content=pieces()))]
+
+    assert [line for line in asyncio.run(lines()) if line] == [
+        'data: {"text": "a\u2028b\x85c"}',
+        "data: [DONE]",
+    ]

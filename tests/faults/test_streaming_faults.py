@@ -32,6 +32,7 @@ PIECES = (
     "Grüße 🙂 ",
     "STOP",
     " \n\n",
+    "a\u2028b\u2029c\x85d",
     "words",
 )
 

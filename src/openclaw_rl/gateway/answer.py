@@ -72,6 +72,9 @@ class Answer(Protocol):
         ...
 
 
+_LINE_SEPARATORS = {ord(one): f"\\u{ord(one):04x}" for one in "\x85\u2028\u2029"}
+
+
 def token_fields(token: TokenLogprob) -> dict[str, Any]:
     """One token in the form that OpenAI's protocols share."""
     # A token that is part of a character has bytes that its text does not tell.
@@ -80,4 +83,5 @@ def token_fields(token: TokenLogprob) -> dict[str, Any]:
 
 
 def compact(body: dict[str, Any]) -> str:
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    """JSON on one line, also for clients that take every line separator of Unicode for the end of one."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).translate(_LINE_SEPARATORS)

@@ -61,7 +61,7 @@ class Http:
         begun = False
         async with self._answer("POST", path, body) as response:
             try:
-                async for line in response.aiter_lines():
+                async for line in event_lines(response):
                     if not line.startswith("data:"):
                         continue
                     data = line.removeprefix("data:").strip()
@@ -140,6 +140,16 @@ class Http:
             self._made = httpx2.AsyncClient(timeout=timeout, limits=limits, trust_env=False)
             self._loop = loop
         return self._made
+
+
+async def event_lines(response: httpx2.Response) -> AsyncGenerator[str]:
+    """The lines of an event stream. A reply may hold separators that only Unicode counts as ends of lines."""
+    rest = b""
+    async for piece in response.aiter_bytes():
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield line.decode(errors="replace").rstrip("\r")
+    yield rest.decode(errors="replace")
 
 
 def _refusal(status: int, said: object) -> RefusedError:
