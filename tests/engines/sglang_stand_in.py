@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import torch
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from tiny_server import Asked, Step, TinyServer
@@ -20,9 +19,6 @@ from tiny_server import Asked, Step, TinyServer
 class TinySglang(TinyServer):
     incremental = False
     """Each event tells its own tokens alone, as with --incremental-streaming-output."""
-
-    def told(self, scores: torch.Tensor, left: torch.Tensor) -> torch.Tensor:
-        return scores
 
 
 def sglang_app(server: TinySglang) -> FastAPI:

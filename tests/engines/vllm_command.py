@@ -10,6 +10,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
@@ -34,7 +36,7 @@ def main() -> None:
     child = subprocess.Popen(["sleep", "1000"])
     Path(given.children).write_text(f"{os.getpid()} {child.pid}", encoding="ascii")
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as while vLLM loads a model
-    server = uvicorn.Server(
+    server = Unmoved(
         uvicorn.Config(
             vllm_app(state, os.environ["VLLM_API_KEY"]),
             host=given.host,
@@ -42,14 +44,15 @@ def main() -> None:
             log_config=None,
         )
     )
-    server.capture_signals = lambda: _nothing()  # type: ignore[assignment,method-assign]
     server.run()
 
 
-class _nothing:
-    def __enter__(self) -> None: ...
+class Unmoved(uvicorn.Server):
+    """One that no signal ends but the one that cannot be caught."""
 
-    def __exit__(self, *_: object) -> None: ...
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
 
 
 if __name__ == "__main__":

@@ -243,10 +243,9 @@ def test_an_unknown_model_and_a_wrong_key_are_told_in_the_same_form(tmp_path: Pa
             with client, pytest.raises(APIStatusError) as refused:
                 ask(client, user("q"), model="claude-opus")
             assert refused.value.status_code == status
-            assert refused.value.body == {
-                "type": "error",
-                "error": {"type": kind, "message": refused.value.body["error"]["message"]},  # type: ignore[index]
-            }
+            told = refused.value.response.json()
+            assert told == {"type": "error", "error": {"type": kind, "message": told["error"]["message"]}}
+            assert refused.value.body == told
 
 
 def test_a_stream_that_breaks_ends_with_an_error_event(gateway: RunningGateway, claude: Anthropic) -> None:

@@ -18,9 +18,9 @@ from openclaw_rl.policy.engine import (
     EngineError,
     FinishReason,
     GrammarError,
-    PromptTooLongError,
     SampledToken,
     UnknownVersionError,
+    room_for_reply,
 )
 
 
@@ -113,8 +113,7 @@ class ScriptedEngine:
     ) -> ScriptedGeneration:
         if self.busy or self.room == 0:
             raise EngineBusyError("256 requests wait already")
-        if len(prompt_ids) >= self.context_length:
-            raise PromptTooLongError(len(prompt_ids), self.context_length)
+        room_for_reply(prompt_ids, self.context_length)
         if version is not None and version not in self.versions:
             raise UnknownVersionError(f"version {version} is not loaded")
         if self.room is not None:

@@ -147,6 +147,15 @@ class PolicyEngine(Protocol):
     async def close(self) -> None: ...
 
 
+def room_for_reply(prompt_ids: tuple[int, ...], context_length: int) -> int:
+    """Tokens that the context leaves to a reply. Raises PromptTooLongError, or EngineError for no prompt."""
+    if not prompt_ids:
+        raise EngineError("the prompt is empty")
+    if len(prompt_ids) >= context_length:
+        raise PromptTooLongError(len(prompt_ids), context_length)
+    return context_length - len(prompt_ids)
+
+
 def check_scored(prompt_ids: tuple[int, ...], reply_ids: tuple[int, ...], context_length: int) -> None:
     """What every engine refuses to score. Raises PromptTooLongError, or EngineError for nothing to score."""
     if not prompt_ids or not reply_ids:

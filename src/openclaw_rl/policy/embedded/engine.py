@@ -30,10 +30,10 @@ from openclaw_rl.policy.engine import (
     BadVersionError,
     EngineBusyError,
     EngineError,
-    PromptTooLongError,
     SampledToken,
     UnknownVersionError,
     check_scored,
+    room_for_reply,
 )
 
 KEPT_VERSIONS = 4
@@ -133,11 +133,7 @@ class EmbeddedEngine:
     def generate(
         self, prompt_ids: tuple[int, ...], sampling: Sampling, version: int | None = None
     ) -> EmbeddedGeneration:
-        room = self.context_length - len(prompt_ids)
-        if room < 1:
-            raise PromptTooLongError(len(prompt_ids), self.context_length)
-        if not prompt_ids:
-            raise EngineError("the prompt is empty")
+        room = room_for_reply(prompt_ids, self.context_length)
         with self._changed:
             weights = self._weights_for(version)
             if self._scheduler.unfinished >= self._most_unfinished:

@@ -20,9 +20,9 @@ from openclaw_rl.policy.engine import (
     EngineBusyError,
     EngineError,
     GrammarError,
-    PromptTooLongError,
     SampledToken,
     check_scored,
+    room_for_reply,
 )
 from openclaw_rl.policy.remote.adapter_files import ModelShape
 from openclaw_rl.policy.remote.generation import RemoteGeneration
@@ -69,11 +69,7 @@ class RemoteEngine:
     def generate(
         self, prompt_ids: tuple[int, ...], sampling: Sampling, version: int | None = None
     ) -> RemoteGeneration:
-        room = self.context_length - len(prompt_ids)
-        if room < 1:
-            raise PromptTooLongError(len(prompt_ids), self.context_length)
-        if not prompt_ids:
-            raise EngineError("the prompt is empty")
+        room = room_for_reply(prompt_ids, self.context_length)
         if sampling.grammar:
             self._refuse_grammars()
         self._refuse_when_closing()

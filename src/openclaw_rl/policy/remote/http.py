@@ -37,14 +37,14 @@ class Http:
     """A client of one server; may be used from one event loop after another."""
 
     def __init__(self, name: str, url: str, api_key: str) -> None:
-        self._name = name
+        self.name = name
         self._url = url.rstrip("/").removesuffix("/v1")
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._made: httpx2.AsyncClient | None = None
 
     def __str__(self) -> str:
-        return f"{self._name} at {self._url}"
+        return f"{self.name} at {self._url}"
 
     async def get(self, path: str) -> Json:
         return self._object(await self._whole("GET", path, None))

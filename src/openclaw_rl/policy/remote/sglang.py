@@ -14,6 +14,7 @@ from typing import Any
 
 from openclaw_rl.model import Sampling
 from openclaw_rl.policy.engine import EngineBusyError, EngineError, FinishReason, GrammarError, SampledToken
+from openclaw_rl.policy.remote import model_list
 from openclaw_rl.policy.remote.http import Http, Json, RefusedError, reading
 from openclaw_rl.policy.remote.server import UnknownAdapterError
 
@@ -33,14 +34,10 @@ class SglangServer:
         self._http = Http(self.name, url, api_key)
 
     async def context_length(self) -> int:
-        for model in await self._models():
-            if isinstance(length := model.get("max_model_len"), int):
-                return length
-        raise EngineError(f"{self._http} does not say how many tokens its context has; is it SGLang?")
+        return await model_list.context_length(self._http)
 
     async def adapters(self) -> dict[str, str]:
-        listed = await self._models()
-        return {str(model["id"]): str(model.get("root")) for model in listed if model.get("parent")}
+        return await model_list.adapters(self._http)
 
     async def load(self, adapter: str, folder: Path) -> None:
         try:
@@ -111,11 +108,6 @@ class SglangServer:
 
     async def close(self) -> None:
         await self._http.close()
-
-    async def _models(self) -> list[Json]:
-        answer = await self._http.get("/v1/models")
-        with reading(self._http):
-            return [dict(model) for model in answer["data"]]
 
     def _fresh(self, event: Json, seen: int, top: int) -> list[SampledToken]:
         """The tokens of an event after the first `seen`. Events tell all tokens so far, or with

@@ -15,6 +15,7 @@ from typing import Any
 
 from openclaw_rl.model import Sampling
 from openclaw_rl.policy.engine import EngineError, FinishReason, GrammarError, SampledToken
+from openclaw_rl.policy.remote import model_list
 from openclaw_rl.policy.remote.http import Http, Json, RefusedError, reading
 from openclaw_rl.policy.remote.server import UnknownAdapterError
 
@@ -39,14 +40,10 @@ class VllmServer:
         self._base = ""
 
     async def context_length(self) -> int:
-        for model in await self._models():
-            if isinstance(length := model.get("max_model_len"), int):
-                return length
-        raise EngineError(f"{self._http} does not say how many tokens its context has; is it vLLM?")
+        return await model_list.context_length(self._http)
 
     async def adapters(self) -> dict[str, str]:
-        listed = await self._models()
-        return {model["id"]: str(model.get("root")) for model in listed if model.get("parent") is not None}
+        return await model_list.adapters(self._http)
 
     async def load(self, adapter: str, folder: Path) -> None:
         try:
@@ -137,16 +134,13 @@ class VllmServer:
 
     async def _base_name(self) -> str:
         if not self._base:
-            names = [str(model["id"]) for model in await self._models() if model.get("parent") is None]
+            names = [
+                str(model["id"]) for model in await model_list.models(self._http) if not model.get("parent")
+            ]
             if not names:
                 raise EngineError(f"{self._http} serves no model")
             self._base = names[0]
         return self._base
-
-    async def _models(self) -> list[Json]:
-        answer = await self._http.get("/v1/models")
-        with reading(self._http):
-            return [dict(model) for model in answer["data"]]
 
     def _tokens(self, choice: Json, top: int) -> list[SampledToken]:
         ids, finish = choice.get("token_ids") or [], choice.get("finish_reason")

@@ -1,0 +1,30 @@
+"""What `/v1/models` tells of a server: its base model, the adapters beside it, and its context.
+
+vLLM and SGLang answer in one form. An adapter is a model that has a parent.
+"""
+
+from __future__ import annotations
+
+from openclaw_rl.policy.engine import EngineError
+from openclaw_rl.policy.remote.http import Http, Json, reading
+
+
+async def models(http: Http) -> list[Json]:
+    """All of them, as the server describes them."""
+    answer = await http.get("/v1/models")
+    with reading(http):
+        return [dict(model) for model in answer["data"]]
+
+
+async def context_length(http: Http) -> int:
+    """See `InferenceServer`. Raises EngineError for a server that does not say it."""
+    for model in await models(http):
+        if isinstance(length := model.get("max_model_len"), int):
+            return length
+    raise EngineError(f"{http} does not say how many tokens its context has; is it {http.name}?")
+
+
+async def adapters(http: Http) -> dict[str, str]:
+    """See `InferenceServer`."""
+    listed = await models(http)
+    return {str(model["id"]): str(model.get("root")) for model in listed if model.get("parent")}
