@@ -15,7 +15,7 @@ from pathlib import Path
 
 from openclaw_rl.config import LearnSettings
 from openclaw_rl.learn import checkpoint
-from openclaw_rl.learn.heap import give_back
+from openclaw_rl.learn.heap import kept_until_done
 from openclaw_rl.learn.retention import delete_old
 from openclaw_rl.learn.trainer import NotFiniteError, Trainer
 from openclaw_rl.model import PolicyVersion, Sample, Update, VersionState
@@ -84,9 +84,8 @@ class Learner:
         update_id, number = self._store.learning.next_numbers()
         self._say("updating", update=update_id, version=number)
         try:
-            with self._cores.working():
+            with self._cores.working(), kept_until_done():
                 metrics = self._trainer.step(batch, updates_before=self._current)
-                give_back()
         except NotFiniteError:
             # The same batch would fail again; its samples are kept, and said to be unfit.
             log.exception("update %d was not taken", update_id)

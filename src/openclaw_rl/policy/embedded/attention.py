@@ -15,12 +15,13 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 from openclaw_rl.config import ConfigError
+from openclaw_rl.policy.embedded.gradients import causal_attention
 
 IMPLEMENTATION = "openclaw_rl"
 
-SHORT = 256
-"""Up to this many tokens two matrix products train faster on a CPU than the fused kernel, whose backward
-pass took 3.7 ms where theirs took 1.1 ms (9 heads, 100 tokens, bfloat16, two cores)."""
+SHORT = 1024
+"""Up to this many tokens matrix products train faster on a CPU than the fused kernel, whose backward pass
+is slow there."""
 
 
 class Attention(Protocol):
@@ -77,8 +78,9 @@ def attend(
     Shapes as in `Attention`, with at least as many keys as queries.
     """
     queries, keys = query.shape[1], key.shape[1]
-    if query.requires_grad and queries == keys <= SHORT and window is None:
-        return _attend_by_products(query, key, value, scale)
+    on_cpu = query.device.type == "cpu"
+    if on_cpu and query.requires_grad and queries == keys <= SHORT and window is None:
+        return causal_attention(query, key, value, scale)
     windowed = window is not None and window < keys
     mask = causal_mask(queries, keys, window, query.device) if windowed or 1 < queries < keys else None
     return scaled_dot_product_attention(
@@ -90,19 +92,6 @@ def attend(
         scale=scale,
         enable_gqa=query.shape[0] != key.shape[0],
     ).squeeze(0)
-
-
-def _attend_by_products(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
-) -> torch.Tensor:
-    """Causal self-attention written out as two matrix products, for training on short sequences."""
-    heads, length, width = query.shape
-    kv_heads = key.shape[0]
-    grouped = query.reshape(kv_heads, heads // kv_heads * length, width)
-    scores = torch.bmm(grouped, key.transpose(1, 2)).view(heads, length, length).float() * scale
-    hidden = torch.ones(length, length, dtype=torch.bool, device=query.device).triu(1)
-    weights = scores.masked_fill(hidden, float("-inf")).softmax(-1).to(value.dtype)
-    return torch.bmm(weights.view(kv_heads, -1, length), value).view(heads, length, width)
 
 
 def causal_mask(queries: int, keys: int, window: int | None, device: torch.device) -> torch.Tensor:

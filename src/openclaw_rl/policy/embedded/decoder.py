@@ -16,6 +16,7 @@ from torch.nn.functional import rms_norm, silu
 
 from openclaw_rl.policy.embedded.adapter import Adapter
 from openclaw_rl.policy.embedded.attention import Attention
+from openclaw_rl.policy.embedded.gradients import normalised
 from openclaw_rl.policy.embedded.projection import LowRank, Projection
 
 
@@ -30,8 +31,10 @@ class Norm:
     def of(cls, weight: torch.Tensor, epsilon: float) -> Norm:
         return cls(weight if weight.requires_grad else weight.detach().float(), epsilon)
 
-    def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
-        return rms_norm(hidden.float(), self.weight.shape, self.weight.float(), self.epsilon)
+    def __call__(self, hidden: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        if self.weight.requires_grad:
+            return rms_norm(hidden.float(), self.weight.shape, self.weight.float(), self.epsilon).to(dtype)
+        return normalised(hidden.float(), self.weight, self.epsilon, dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +119,12 @@ class Decoder:
         nothing: LayerFactors = (None, None, None, None)
         for number, block in enumerate(self.blocks):
             for_qkv, for_output, for_gate_up, for_down = adapter.layers[number] if adapter else nothing
-            joined = block.query_key_value(block.attention_norm(hidden).to(dtype), for_qkv)
+            joined = block.query_key_value(block.attention_norm(hidden, dtype), for_qkv)
             attended = self._attend(number, block, joined, cosine, sine, attention)
             hidden = hidden + block.output(attended, for_output)
-            gate, up = block.gate_up(block.feed_forward_norm(hidden).to(dtype), for_gate_up).chunk(2, dim=-1)
+            gate, up = block.gate_up(block.feed_forward_norm(hidden, dtype), for_gate_up).chunk(2, dim=-1)
             hidden = hidden + block.down(silu(gate) * up, for_down)
-        return self.norm(hidden[keep]).to(dtype)
+        return self.norm(hidden[keep], dtype)
 
     def _attend(
         self,
@@ -134,20 +137,15 @@ class Decoder:
     ) -> torch.Tensor:
         """[tokens, heads * head_width] from query, key and value side by side."""
         by_head = joined.view(len(joined), -1, self.head_width)
-        turning = by_head[:, : self.heads + self.key_heads]
+        # Split, not sliced: the gradient of each slice would be as wide as the whole.
+        turning, value = torch.split(by_head, [self.heads + self.key_heads, self.key_heads], dim=1)
         if block.query_norm is not None and block.key_norm is not None:
-            query, key = turning[:, : self.heads], turning[:, self.heads :]
-            turning = torch.cat([block.query_norm(query), block.key_norm(key)], dim=1).to(joined.dtype)
+            query, key = torch.split(turning, [self.heads, self.key_heads], dim=1)
+            normed = [block.query_norm(query, joined.dtype), block.key_norm(key, joined.dtype)]
+            turning = torch.cat(normed, dim=1)
         turned = torch.addcmul(turning * cosine, turning.roll(self.head_width // 2, -1), sine)
-        turned = turned.transpose(0, 1)
-        output = attention(
-            number,
-            turned[: self.heads],
-            turned[self.heads :],
-            by_head[:, self.heads + self.key_heads :].transpose(0, 1),
-            self.scale,
-            block.window,
-        )
+        query, key = torch.split(turned.transpose(0, 1), [self.heads, self.key_heads])
+        output = attention(number, query, key, value.transpose(0, 1), self.scale, block.window)
         return output.transpose(0, 1).reshape(len(joined), -1)
 
     def _rotation(self, hidden: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,0 +1,116 @@
+"""Operations of a forward pass whose gradients are written out, since autograd's take several times as long.
+
+What autograd derives from the parts of an operation reads and writes every intermediate result once more,
+and on a CPU memory is what training waits for. Both are differentiable once. Know no model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+BLOCK = 256
+"""Queries that attend at once: their weights stay in a core's cache."""
+
+
+class _Normalised(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: torch.Tensor, weight: torch.Tensor, epsilon: float, dtype: torch.dtype
+    ) -> torch.Tensor:
+        scale = _scale(hidden, epsilon)
+        ctx.save_for_backward(hidden, weight, scale)
+        return (hidden * scale).mul_(weight).to(dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        hidden, weight, scale = ctx.saved_tensors
+        weighed = gradients[0] * weight
+        along = torch.linalg.vecdot(weighed, hidden).unsqueeze(-1) * scale.pow(3)
+        return weighed.mul_(scale).addcmul_(hidden, along, value=-1 / hidden.shape[-1]), None, None, None
+
+
+def normalised(
+    hidden: torch.Tensor, weight: torch.Tensor, epsilon: float, dtype: torch.dtype
+) -> torch.Tensor:
+    """Root mean square normalisation (arXiv 1910.07467) of the last dimension, times `weight`, in `dtype`.
+
+    `hidden` and `weight` have one dtype, in which it is computed; `weight` is frozen.
+    """
+    if torch.is_grad_enabled() and hidden.requires_grad:
+        output: torch.Tensor = _Normalised.apply(hidden, weight, epsilon, dtype)  # type: ignore[no-untyped-call]
+        return output
+    return (hidden * _scale(hidden, epsilon)).mul_(weight).to(dtype)
+
+
+def _scale(hidden: torch.Tensor, epsilon: float) -> torch.Tensor:
+    """What each vector is multiplied by: [..., 1]."""
+    squares: torch.Tensor = torch.linalg.vecdot(hidden, hidden).unsqueeze(-1)
+    return squares.div_(hidden.shape[-1]).add_(epsilon).rsqrt_()
+
+
+class _CausalAttention(torch.autograd.Function):
+    """Matrix products over blocks of queries. The weights are computed again for the gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
+    ) -> torch.Tensor:
+        output = torch.empty_like(query, memory_format=torch.contiguous_format)
+        for start, end in _blocks(query.shape[1]):
+            weights = _weights(_grouped(query, key, start, end), key[:, :end], end - start, scale)
+            output[:, start:end] = torch.bmm(weights, value[:, :end]).view(-1, end - start, value.shape[-1])
+        ctx.save_for_backward(query, key, value)
+        ctx.scale = scale
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        query, key, value = ctx.saved_tensors
+        of_query = torch.empty_like(query, memory_format=torch.contiguous_format)
+        # Several blocks add to each key and value. In float32, or the sums would be rounded each time.
+        wide = torch.promote_types(key.dtype, torch.float32)
+        of_key, of_value = (torch.zeros(part.shape, dtype=wide, device=part.device) for part in (key, value))
+        for start, end in _blocks(query.shape[1]):
+            asking = _grouped(query, key, start, end)
+            of_output = _grouped(gradients[0], key, start, end)
+            keys, values = key[:, :end], value[:, :end]
+            weights = _weights(asking, keys, end - start, ctx.scale)
+            of_value[:, :end] += torch.bmm(weights.transpose(1, 2), of_output)
+            of_weights = torch.bmm(of_output, values.transpose(1, 2))
+            of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+            asked = torch.bmm(of_scores, keys).mul_(ctx.scale)
+            of_query[:, start:end] = asked.view(-1, end - start, query.shape[-1])
+            of_key[:, :end] += torch.bmm(of_scores.transpose(1, 2), asking).mul_(ctx.scale)
+        return of_query, of_key.to(key.dtype), of_value.to(value.dtype), None
+
+
+def causal_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
+) -> torch.Tensor:
+    """Causal self-attention of one sequence, for training on a CPU.
+
+    `query` is [heads, tokens, head_dim], `key` and `value` [kv_heads, tokens, head_dim]. Returns
+    [heads, tokens, head_dim].
+    """
+    output: torch.Tensor = _CausalAttention.apply(query, key, value, scale)  # type: ignore[no-untyped-call]
+    return output
+
+
+def _blocks(length: int) -> list[tuple[int, int]]:
+    return [(start, min(start + BLOCK, length)) for start in range(0, length, BLOCK)]
+
+
+def _grouped(part: torch.Tensor, key: torch.Tensor, start: int, end: int) -> torch.Tensor:
+    """Of queries `start` to `end`, those that share a key head end to end: [kv_heads, queries, head_dim]."""
+    return part[:, start:end].reshape(key.shape[0], -1, part.shape[-1])
+
+
+def _weights(asking: torch.Tensor, keys: torch.Tensor, count: int, scale: float) -> torch.Tensor:
+    """[kv_heads, queries, keys]: each of `count` queries looks at the keys up to its own, the last ones."""
+    scores = torch.baddbmm(asking.new_empty(1), asking, keys.transpose(1, 2), beta=0, alpha=scale)
+    later = torch.ones(count, count, dtype=torch.bool, device=scores.device).triu_(1)
+    last = scores.view(len(scores), -1, count, keys.shape[1])[..., -count:]
+    last.masked_fill_(later, float("-inf"))
+    return scores.softmax(-1)
