@@ -19,6 +19,7 @@ from openclaw_rl.learn.trainer import NotFiniteError, Trainer
 from openclaw_rl.model import Sample
 from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.embedded.attention import SHORT
+from openclaw_rl.policy.embedded.gradients import BLOCK
 from openclaw_rl.policy.embedded.network import Network
 
 METHODS = ("binary", "opd", "opd_top_k", "combined", "hybrid")
@@ -65,11 +66,12 @@ def test_at_the_start_the_trainer_scores_a_turn_as_the_engine_did(
     assert metrics["clipped_share"] == 0.0
 
 
-def test_a_prompt_of_hundreds_of_tokens_is_trained_as_it_was_sampled(
-    network: Network, template: ChatTemplate
+@pytest.mark.parametrize(("words", "longer_than"), [(70, BLOCK), (260, SHORT)])
+def test_a_long_prompt_is_trained_as_it_was_sampled(
+    network: Network, template: ChatTemplate, words: int, longer_than: int
 ) -> None:
-    turn = sample_turn(network, template, "word " * 70)
-    assert len(turn.prompt_ids) > SHORT  # attention takes another way from here on
+    turn = sample_turn(network, template, "word " * words)
+    assert len(turn.prompt_ids) > longer_than  # attention takes another way from here on
     trainer = a_trainer(network, template, kl_weight=0.1)
     metrics = trainer.step([a_sample(turn, -1, HINT), a_sample(sample_turn(network, template))])
     assert metrics["log_prob_gap"] < 1e-4

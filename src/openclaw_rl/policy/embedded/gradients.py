@@ -6,6 +6,7 @@ and on a CPU memory is what training waits for. Both are differentiable once. Kn
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -51,36 +52,36 @@ def _scale(hidden: torch.Tensor, epsilon: float) -> torch.Tensor:
 
 
 class _CausalAttention(torch.autograd.Function):
-    """Matrix products over blocks of queries. The weights are computed again for the gradients."""
+    """Matrix products over blocks of queries, each with the keys up to its last query."""
 
     @staticmethod
     def forward(
         ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
     ) -> torch.Tensor:
         output = torch.empty_like(query, memory_format=torch.contiguous_format)
+        kept = []
         for start, end in _blocks(query.shape[1]):
             weights = _weights(_grouped(query, key, start, end), key[:, :end], end - start, scale)
             output[:, start:end] = torch.bmm(weights, value[:, :end]).view(-1, end - start, value.shape[-1])
-        ctx.save_for_backward(query, key, value)
+            kept.append(weights)
+        ctx.save_for_backward(query, key, value, *kept)
         ctx.scale = scale
         return output
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        query, key, value = ctx.saved_tensors
+        query, key, value, *kept = ctx.saved_tensors
         of_query = torch.empty_like(query, memory_format=torch.contiguous_format)
         # Several blocks add to each key and value. In float32, or the sums would be rounded each time.
         wide = torch.promote_types(key.dtype, torch.float32)
         of_key, of_value = (torch.zeros(part.shape, dtype=wide, device=part.device) for part in (key, value))
-        for start, end in _blocks(query.shape[1]):
+        for (start, end), weights in zip(_blocks(query.shape[1]), kept, strict=True):
             asking = _grouped(query, key, start, end)
             of_output = _grouped(gradients[0], key, start, end)
-            keys, values = key[:, :end], value[:, :end]
-            weights = _weights(asking, keys, end - start, ctx.scale)
             of_value[:, :end] += torch.bmm(weights.transpose(1, 2), of_output)
-            of_weights = torch.bmm(of_output, values.transpose(1, 2))
+            of_weights = torch.bmm(of_output, value[:, :end].transpose(1, 2))
             of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
-            asked = torch.bmm(of_scores, keys).mul_(ctx.scale)
+            asked = torch.bmm(of_scores, key[:, :end]).mul_(ctx.scale)
             of_query[:, start:end] = asked.view(-1, end - start, query.shape[-1])
             of_key[:, :end] += torch.bmm(of_scores.transpose(1, 2), asking).mul_(ctx.scale)
         return of_query, of_key.to(key.dtype), of_value.to(value.dtype), None
@@ -109,8 +110,12 @@ def _grouped(part: torch.Tensor, key: torch.Tensor, start: int, end: int) -> tor
 
 def _weights(asking: torch.Tensor, keys: torch.Tensor, count: int, scale: float) -> torch.Tensor:
     """[kv_heads, queries, keys]: each of `count` queries looks at the keys up to its own, the last ones."""
-    scores = torch.baddbmm(asking.new_empty(1), asking, keys.transpose(1, 2), beta=0, alpha=scale)
-    later = torch.ones(count, count, dtype=torch.bool, device=scores.device).triu_(1)
-    last = scores.view(len(scores), -1, count, keys.shape[1])[..., -count:]
-    last.masked_fill_(later, float("-inf"))
-    return scores.softmax(-1)
+    sharing = asking.shape[1] // count
+    unseen = _unseen(count, keys.shape[1], asking.dtype, asking.device).repeat(sharing, 1)
+    return torch.baddbmm(unseen, asking, keys.transpose(1, 2), alpha=scale).softmax(-1)
+
+
+@lru_cache(maxsize=8)
+def _unseen(count: int, keys: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """[queries, keys]: -inf for the keys after a query, the last `count` of them; else 0."""
+    return torch.full((count, keys), float("-inf"), dtype=dtype, device=device).triu_(keys - count + 1)
