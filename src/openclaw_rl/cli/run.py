@@ -59,13 +59,15 @@ def up(
     from openclaw_rl.gateway.auth import check_bind
     from openclaw_rl.gateway.upstream.connection import base_url
     from openclaw_rl.processes.judge import refuse_self
+    from openclaw_rl.processes.listener import check_free
     from openclaw_rl.processes.single import only_one
     from openclaw_rl.processes.up import REFUSED, ChildRefusedError, Supervisor
 
     check_bind(settings)
     refuse_self(settings)
     with only_one(settings.home, "supervisor"):
-        address = f"http://{settings.server.host}:{settings.server.port}/v1"
+        check_free(settings)
+        address = f"http://{settings.server.host}:{settings.server.port or 'PORT'}/v1"
         if settings.upstream.url:
             say(f"starting; {address} passes on to {base_url(settings)} and records; nothing trains")
         else:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import httpx2
 
+from openclaw_rl import connections
 from openclaw_rl.model import Message
 
 TIMEOUT_SECONDS = 300.0
@@ -29,7 +30,7 @@ class ChatClient:
 
     def __init__(self, base_url: str, timeout: float = TIMEOUT_SECONDS) -> None:
         """`base_url` without the trailing /v1; `timeout` in seconds, for each request."""
-        self._http = httpx2.AsyncClient(base_url=base_url, timeout=timeout)
+        self._http = httpx2.AsyncClient(base_url=base_url, timeout=timeout, limits=connections.limits())
 
     async def ask(
         self,

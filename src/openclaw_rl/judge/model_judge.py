@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx2
 
+from openclaw_rl import connections
 from openclaw_rl.config import JudgeSettings
 from openclaw_rl.judge.prompts import prompt, read_completion
 from openclaw_rl.judge.verdict import Question, unanswered
@@ -56,6 +57,7 @@ class ModelJudge:
         self._client = httpx2.AsyncClient(
             headers={**authorization, **(headers or {})},
             timeout=settings.timeout_seconds,
+            limits=connections.limits(),
             # A proxy from the environment must not get what is said on this machine.
             trust_env=httpx2.URL(self._url).host not in _LOOPBACK,
         )

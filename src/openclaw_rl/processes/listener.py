@@ -13,6 +13,7 @@ import sys
 import uvicorn
 from fastapi import FastAPI
 
+from openclaw_rl import connections
 from openclaw_rl.config import ConfigError, Settings
 from openclaw_rl.gateway.gateway import Gateway
 
@@ -51,10 +52,19 @@ def listening(settings: Settings) -> tuple[socket.socket, Settings]:
     return listener, settings.model_copy(update={"server": taken})
 
 
+def check_free(settings: Settings) -> None:
+    """Raise ConfigError when the address is taken: for whoever starts the server, to say so first."""
+    listening(settings)[0].close()
+
+
 def answer(app: FastAPI, listener: socket.socket) -> None:
     """Answer requests until a signal comes."""
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS + FAREWELL_SECONDS
+        app,
+        log_level="warning",
+        access_log=False,
+        timeout_keep_alive=connections.ACCEPTED_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS + FAREWELL_SECONDS,
     )
     _Server(config, app.state.gateway).run(sockets=[listener])
 

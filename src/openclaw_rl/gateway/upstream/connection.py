@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from openclaw_rl import connections
 from openclaw_rl.config import ConfigError, Settings
 from openclaw_rl.gateway.auth import is_loopback
 from openclaw_rl.gateway.errors import ApiError
@@ -19,7 +20,6 @@ from openclaw_rl.gateway.upstream.headers import Headers
 
 _VERSION = re.compile(r"/v\d+[a-z0-9]*(/|$)")
 _PREFIX = "/v1"
-_IDLE_CONNECTIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,7 @@ class Upstream:
         """Raises ConfigError for a URL that is none, that is our own, or that holds a secret."""
         self.url = base_url(settings)
         self._settings = settings.upstream
-        self._http = httpx2.AsyncClient(
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=_IDLE_CONNECTIONS),
-            follow_redirects=False,
-        )
+        self._http = httpx2.AsyncClient(limits=connections.limits(), follow_redirects=False)
         connect, silence = self._settings.connect_seconds, self._settings.silence_seconds
         timeout = httpx2.Timeout(connect=connect, read=silence, write=silence, pool=None)
         self._extensions = {"timeout": timeout.as_dict()}

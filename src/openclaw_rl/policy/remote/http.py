@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx2
 
+from openclaw_rl import connections
 from openclaw_rl.policy.engine import EngineBusyError, EngineError
 from openclaw_rl.policy.remote.server import UnreachableError
 
@@ -135,9 +136,8 @@ class Http:
         loop = asyncio.get_running_loop()
         if self._made is None or self._loop is not loop:
             timeout = httpx2.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS, pool=None)
-            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
             # Neither proxies nor keys out of the environment: this talks to one server that we were given.
-            self._made = httpx2.AsyncClient(timeout=timeout, limits=limits, trust_env=False)
+            self._made = httpx2.AsyncClient(timeout=timeout, limits=connections.limits(), trust_env=False)
             self._loop = loop
         return self._made
 
