@@ -24,6 +24,7 @@ def kept_until_done() -> Iterator[None]:
     if trim is None:
         yield
         return
+    # Both stay set afterwards: a learner that waits allocates little.
     library.mallopt(_TRIM_THRESHOLD, _MOST)
     library.mallopt(_MMAP_THRESHOLD, _MOST)
     try:

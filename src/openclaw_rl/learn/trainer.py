@@ -97,7 +97,7 @@ class Trainer:
             of_group = loss.of(group, predictions)
             self._before_pass()
             with meter.seconds("backward"):
-                of_group.backward()  # type: ignore[no-untyped-call]
+                torch.autograd.backward(of_group)
             total += of_group.item()
         with meter.seconds("optimiser"):
             norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), self._settings.max_grad_norm)

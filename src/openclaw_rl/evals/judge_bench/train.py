@@ -54,7 +54,7 @@ def fit(rows: Sequence[Example]) -> dict[str, list[float]]:
         scores = torch.sparse.mm(matrix, weights)
         each = torch.nn.functional.cross_entropy(scores, labels, reduction="none")
         total = (each * importance).sum() / importance.sum() + PENALTY / len(rows) * weights.square().sum()
-        total.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(total)
         return total
 
     optimiser.step(loss)  # type: ignore[no-untyped-call]

@@ -14,9 +14,11 @@ from typing import Any
 
 import httpx2
 
+from openclaw_rl import connections
 from openclaw_rl.config import ConfigError
 from openclaw_rl.evals.serve_bench.measure import Job, Pass
 from openclaw_rl.model import Message
+from openclaw_rl.policy.remote.http import event_lines
 
 TIMEOUT_SECONDS = 600.0
 
@@ -34,9 +36,7 @@ class Streamed:
 
 
 def client(url: str) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(
-        base_url=url, timeout=TIMEOUT_SECONDS, limits=httpx2.Limits(max_connections=None)
-    )
+    return httpx2.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS, limits=connections.limits())
 
 
 async def stream(
@@ -56,7 +56,7 @@ async def stream(
             said = (await response.aread()).decode(errors="replace")
             raise ConfigError(f"{http.base_url} answered {response.status_code}: {said[:200]}")
         seen.headers = response.headers
-        async for line in response.aiter_lines():
+        async for line in event_lines(response):
             ended = ended or line == "data: [DONE]"
             if line.startswith("data: {"):
                 _note(json.loads(line[6:]), seen)
