@@ -225,6 +225,21 @@ def test_an_unpaired_turn_is_judged_when_something_follows_after_all(store: Stor
     assert state_of(store, turn) is TurnState.WAITING_JUDGE
 
 
+def test_a_turn_whose_session_was_closed_while_it_was_answered_waits_for_nothing(store: Store) -> None:
+    late, side = a_turn(), a_turn(kind=TurnKind.SIDE, state=TurnState.SIDE)
+    store.conversations.open_session(late.session_id, "me")
+    store.conversations.close_session(late.session_id, "idle")
+    for turn in (late, side):
+        store.conversations.add_turn(turn)
+    found = store.conversations.turn(late.id)
+    assert found is not None
+    assert (found.state, found.state_reason) == (TurnState.UNPAIRED, "session closed: idle")
+    assert state_of(store, side) is TurnState.SIDE
+    store.conversations.open_session(late.session_id, "me")
+    follow(store, late)
+    assert state_of(store, late) is TurnState.WAITING_JUDGE
+
+
 def test_only_idle_open_sessions_are_closed_by_idleness(store: Store) -> None:
     old = add_turn(store, "old", finished_at=time.time() - 100)
     fresh = add_turn(store, "fresh")

@@ -36,11 +36,18 @@ def new_id(prefix: str) -> str:
 
 
 def insert_turn(connection: Connection, turn: Turn) -> None:
+    """Write a finished turn. One whose session was closed while it was answered waits for nothing either."""
     sessions = schema.sessions
+    session = sessions.c.id == turn.session_id
+    closed_as = connection.execute(select(sessions.c.close_reason).where(session)).scalar_one_or_none()
+    if closed_as and turn.state is TurnState.WAITING_NEXT_STATE:
+        turn = replace(turn, state=TurnState.UNPAIRED, state_reason=_closed(closed_as))
     connection.execute(insert(schema.turns).values(**rows.row_of_turn(turn)))
-    connection.execute(
-        update(sessions).where(sessions.c.id == turn.session_id).values(last_active_at=turn.finished_at)
-    )
+    connection.execute(update(sessions).where(session).values(last_active_at=turn.finished_at))
+
+
+def _closed(reason: str) -> str:
+    return f"session closed: {reason}"
 
 
 class Conversations:
@@ -100,7 +107,7 @@ class Conversations:
         connection.execute(
             update(turns)
             .where(turns.c.session_id.in_(session_ids), turns.c.state == TurnState.WAITING_NEXT_STATE.value)
-            .values(state=TurnState.UNPAIRED.value, state_reason=f"session closed: {reason}")
+            .values(state=TurnState.UNPAIRED.value, state_reason=_closed(reason))
         )
 
     # Turns
