@@ -85,7 +85,7 @@ class Scene:
         meter, group = Meter(), self.group(*places)
         predictions = self.scorer().predictions(group)
         logits = predictions.project(predictions.hidden).detach().requires_grad_()
-        of_logits = replace(predictions, hidden=logits, project=lambda logits: logits)
+        of_logits = replace(predictions, hidden=logits, project=lambda logits: logits, head=None)
         loss = self.loss(settings, meter).of(group, of_logits)
         loss.backward()  # type: ignore[no-untyped-call]
         assert logits.grad is not None

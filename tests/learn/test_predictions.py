@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -31,7 +32,7 @@ def predictions(head: nn.Linear, rows_at_once: int) -> Predictions:
     generator = torch.Generator().manual_seed(4)
     hidden = torch.randn(ROWS, WIDTH, generator=generator).requires_grad_()
     temperatures = torch.rand(ROWS, generator=generator).where(torch.arange(ROWS) % 5 > 0, torch.zeros(ROWS))
-    return Predictions(hidden, head, temperatures, VOCABULARY, rows_at_once * VOCABULARY)
+    return Predictions(hidden, head, temperatures, VOCABULARY, logits_at_once=rows_at_once * VOCABULARY)
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
@@ -63,6 +64,29 @@ def test_autograd_keeps_no_logits_of_pieces(
     with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
         read(of)
     assert (kept < ROWS_AT_ONCE * VOCABULARY) == fits
+
+
+@pytest.mark.parametrize("rows_at_once", [ROWS_AT_ONCE, ROWS])
+def test_a_frozen_head_gives_the_same_numbers_and_gradients_and_keeps_no_logits(
+    head: nn.Linear, rows_at_once: int
+) -> None:
+    kept, found = [], []
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        kept.append(tensor.numel())
+        return tensor
+
+    of = predictions(head.requires_grad_(False), rows_at_once)
+    for frozen in (None, head.weight):
+        kept.clear()
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            values = READS["log_probs"](replace(of, head=frozen))
+        weights = torch.linspace(-1, 1, values.numel()).reshape(values.shape)
+        found.append([values, *torch.autograd.grad((values * weights).sum(), [of.hidden])])
+    assert max(kept) == head.weight.numel()
+    for ours, autograds in zip(*reversed(found), strict=True):
+        assert autograds.abs().sum() > 0
+        torch.testing.assert_close(ours, autograds, rtol=1e-5, atol=1e-6)
 
 
 def test_the_likeliest_tokens_come_in_order_and_without_gradients(head: nn.Linear) -> None:

@@ -40,9 +40,8 @@ class Scorer:
         self.before_pass()
         network, adapter = (self.base, None) if use_base else (self.network, self.adapter)
         hidden = network.packed_hidden(group.sequences, group.keep(), adapter)
-        return Predictions(
-            hidden, network.project, group.temperatures().to(hidden.device), network.vocabulary
-        )
+        temperatures = group.temperatures().to(hidden.device)
+        return Predictions(hidden, network.project, temperatures, network.vocabulary, network.frozen_head)
 
     def each(self, parts: Sequence[Scored], *, use_base: bool) -> Iterator[tuple[Scored, Predictions]]:
         """Every part with the predictions of its response tokens; read them without gradients."""

@@ -1,7 +1,7 @@
 """Operations of a forward pass whose gradients are written out, since autograd's take several times as long.
 
 What autograd derives from the parts of an operation reads and writes every intermediate result once more,
-and on a CPU memory is what training waits for. Both are differentiable once. Know no model.
+and on a CPU memory is what training waits for. All are differentiable once. Know no model.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch.nn.functional import linear
+
+from openclaw_rl.policy.embedded.sampler import log_probs, usable
 
 BLOCK = 256
 """Queries that attend at once: their weights stay in a core's cache."""
@@ -97,6 +100,48 @@ def causal_attention(
     """
     output: torch.Tensor = _CausalAttention.apply(query, key, value, scale)  # type: ignore[no-untyped-call]
     return output
+
+
+class _ChosenLogProbs(torch.autograd.Function):
+    """Towards `hidden`, a token's log-prob grows by its row of the head, less the row that is expected.
+
+    What is expected is known as soon as the distribution is, so the logits are neither kept for the
+    backward pass nor made anew in it.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: torch.Tensor,
+        head: torch.Tensor,
+        token_ids: torch.Tensor,
+        temperatures: torch.Tensor,
+    ) -> torch.Tensor:
+        every = log_probs(linear(hidden, head), temperatures)
+        found = every.gather(-1, token_ids)
+        expected = every.exp_().to(head.dtype) @ head
+        ctx.save_for_backward(head, token_ids, temperatures, expected)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        head, token_ids, temperatures, expected = ctx.saved_tensors
+        of_found = gradients[0] / usable(temperatures).unsqueeze(-1)
+        chosen = torch.bmm(of_found.unsqueeze(1), head[token_ids].to(of_found.dtype)).squeeze(1)
+        of_hidden = chosen.sub_(expected * of_found.sum(-1, keepdim=True))
+        return of_hidden.to(expected.dtype), None, None, None
+
+
+def chosen_log_probs(
+    hidden: torch.Tensor, head: torch.Tensor, token_ids: torch.Tensor, temperatures: torch.Tensor
+) -> torch.Tensor:
+    """`sampler.log_probs` of several tokens, from what a frozen head reads.
+
+    `hidden` is [rows, width], `head` [vocabulary, width], `token_ids` int64 [rows, k] and `temperatures`
+    float32 [rows]. Returns float32 [rows, k].
+    """
+    found: torch.Tensor = _ChosenLogProbs.apply(hidden, head, token_ids, temperatures)  # type: ignore[no-untyped-call]
+    return found
 
 
 def _blocks(length: int) -> list[tuple[int, int]]:

@@ -162,6 +162,11 @@ class Network:
             return hidden
         return self.decoder.head(hidden, None)
 
+    @property
+    def frozen_head(self) -> torch.Tensor | None:
+        """[vocabulary, width]: what `project` multiplies by; None if it does more, or if it is trained."""
+        return None if self.decoder is None else self.decoder.head.frozen_weight
+
     def packed_logits(
         self,
         sequences: Sequence[Sequence[int]],

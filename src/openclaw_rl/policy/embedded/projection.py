@@ -65,6 +65,11 @@ class Projection:
     def names(self) -> list[str]:
         return list(self._layers)
 
+    @property
+    def frozen_weight(self) -> torch.Tensor | None:
+        """[sum of widths, inputs]; None where it is trained or is not all there is."""
+        return None if self._trained or self._bias is not None else self._weight
+
     def __call__(self, inputs: torch.Tensor, low_rank: LowRank | None) -> torch.Tensor:
         """[tokens, inputs] to [tokens, sum of widths]."""
         if self._trained:

@@ -21,8 +21,12 @@ def log_probs(logits: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
 
     `logits` is [positions, vocabulary] in any dtype, `temperature` [positions]; 0 (greedy) counts as 1.
     """
-    divisor = torch.where(temperature > 0, temperature, torch.ones_like(temperature))
-    return torch.log_softmax(logits.float() / divisor.unsqueeze(-1), dim=-1)
+    return torch.log_softmax(logits.float() / usable(temperature).unsqueeze(-1), dim=-1)
+
+
+def usable(temperature: torch.Tensor) -> torch.Tensor:
+    """What logits are divided by: 1 in place of 0."""
+    return torch.where(temperature > 0, temperature, torch.ones_like(temperature))
 
 
 class Dice:
@@ -118,6 +122,5 @@ def chosen_log_probs(
 
     `token_ids` and the result are [positions, k].
     """
-    divisor = torch.where(temperature > 0, temperature, torch.ones_like(temperature))
-    scaled = logits.float() / divisor.unsqueeze(-1)
+    scaled = logits.float() / usable(temperature).unsqueeze(-1)
     return scaled.gather(-1, token_ids) - scaled.logsumexp(-1, keepdim=True)
