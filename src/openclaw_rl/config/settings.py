@@ -186,8 +186,8 @@ class LearnSettings(Section):
     max_gap: float = Field(1.0, gt=0)
     """Bound on the teacher's log-prob gap at one token, for hybrid."""
     without_hint: Literal["nothing", "base", "earlier_hint"] = "earlier_hint"
-    """What hybrid pulls a turn towards that has a score and no hint: nothing, the frozen base, or, if it
-    displeased a person, the teacher that reads the hint which the same tenant's words gave last."""
+    """What hybrid pulls a turn towards that has a score and no hint: nothing, the frozen base, or, if a
+    person's words followed, the teacher that reads the hint which the same tenant's words gave last."""
     clip_low: float = Field(0.2, gt=0, lt=1)
     clip_high: float = Field(0.28, gt=0)
     max_ratio: float = Field(10.0, gt=1)

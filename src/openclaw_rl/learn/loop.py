@@ -109,19 +109,10 @@ class Learner:
                 self._store.learning.set_aside(sample.turn.id, why)
 
     def _with_earlier_hints(self, samples: list[Sample]) -> list[Sample]:
-        """The samples as the trainer wants them: what displeased is read beside the wish that stood.
-
-        What pleased needs no earlier hint. Its teacher knows the wish alone, finds what the policy has
-        learned beyond it unlikely, and would take it back (docs/experiments.md).
-        """
+        """The samples as the trainer wants them: earlier hints cost a search each and are rarely wanted."""
         if self._settings.without_hint != "earlier_hint":
             return samples
-        return [
-            replace(sample, earlier_hint=self._store.learning.earlier_hint(sample))
-            if sample.reward < 0 and not sample.hints
-            else sample
-            for sample in samples
-        ]
+        return [replace(sample, earlier_hint=self._store.learning.earlier_hint(sample)) for sample in samples]
 
     def _unfit(self, sample: Sample, newest: int) -> str:
         """Why a sample must not be trained on; "" when it may."""
