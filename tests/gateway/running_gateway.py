@@ -24,7 +24,7 @@ MODEL = "tiny"
 Found = TypeVar("Found")
 
 
-def eventually(look: Callable[[], Found], seconds: float = 5.0) -> Found:
+def eventually(look: Callable[[], Found], seconds: float = 20.0) -> Found:
     """What `look` returns once it is true; fails the test when that takes too long."""
     deadline = time.monotonic() + seconds
     while not (found := look()):

@@ -79,13 +79,18 @@ def test_after_a_bounded_wait_it_gets_429_with_retry_after_whatever_it_is(
         assert gateway.store.conversations.turns() == []
 
 
+def held_requests(gateway: RunningGateway) -> int:
+    count: int = gateway.http.get("/v1/admin/status").json()["held_requests"]
+    return count
+
+
 def test_held_requests_enter_in_the_order_in_which_they_came(gateway: RunningGateway) -> None:
     gateway.engine.busy = True
     with ThreadPoolExecutor(5) as pool:
         answers = []
         for number in range(5):
             answers.append(pool.submit(gateway.post, [user(f"q{number}")]))
-            time.sleep(0.08)
+            eventually(lambda: held_requests(gateway) == len(answers))
         gateway.engine.busy = False
         assert [answer.result().status_code for answer in answers] == [200] * 5
     prompts = [gateway.engine.template.decode(ids) for ids, _, _ in gateway.engine.asked]
@@ -109,7 +114,7 @@ def test_a_client_that_leaves_while_it_is_held_leaves_nothing_behind(gateway: Ru
     gateway.engine.busy = True
     with pytest.raises(httpx2.TimeoutException):
         gateway.http.post("/v1/chat/completions", json={"model": MODEL, "messages": [user("q")]}, timeout=0.3)
-    time.sleep(0.3)
+    eventually(lambda: held_requests(gateway) == 0)
     gateway.engine.busy = False
     assert gateway.chat(user("next")).state is TurnState.WAITING_NEXT_STATE
     assert len(gateway.store.conversations.turns()) == 1

@@ -25,7 +25,7 @@ START_SECONDS = 180.0
 """Deadline for importing PyTorch and loading a tiny model, on a busy machine."""
 
 
-def eventually(look: Callable[[], Found], seconds: float = 10.0, pause: float = 0.02) -> Found:
+def eventually(look: Callable[[], Found], seconds: float = 30.0, pause: float = 0.02) -> Found:
     """What `look` returns once it is true; fails the test when that takes too long."""
     deadline = time.monotonic() + seconds
     while not (found := look()):
