@@ -17,8 +17,8 @@ from openclaw_rl.learn.objectives.divergence import entropy
 from openclaw_rl.policy.embedded import gradients
 from openclaw_rl.policy.embedded.sampler import chosen_log_probs, log_probs
 
-LOGITS_AT_ONCE = 2**25
-"""128 MB in float32."""
+LOGITS_AT_ONCE = 2**24
+"""64 MB in float32."""
 
 
 @dataclass(frozen=True, slots=True)
