@@ -73,7 +73,8 @@ def test_a_frozen_head_gives_the_same_numbers_and_gradients_and_keeps_no_logits(
     kept, found = [], []
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
-        kept.append(tensor.numel())
+        if tensor is not head.weight:
+            kept.append(tensor.numel())
         return tensor
 
     of = predictions(head.requires_grad_(False), rows_at_once)
@@ -83,7 +84,7 @@ def test_a_frozen_head_gives_the_same_numbers_and_gradients_and_keeps_no_logits(
             values = READS["log_probs"](replace(of, head=frozen))
         weights = torch.linspace(-1, 1, values.numel()).reshape(values.shape)
         found.append([values, *torch.autograd.grad((values * weights).sum(), [of.hidden])])
-    assert max(kept) == head.weight.numel()
+    assert 0 < max(kept) < ROWS_AT_ONCE * VOCABULARY
     for ours, autograds in zip(*reversed(found), strict=True):
         assert autograds.abs().sum() > 0
         torch.testing.assert_close(ours, autograds, rtol=1e-5, atol=1e-6)

@@ -1,8 +1,9 @@
 """What a network says at the response positions, in pieces that fit in memory.
 
 A vocabulary is large: the logits of 2,000 positions of a 150,000-token model take 1.2 GB in float32, and
-gradients several times that. So the vocabulary projection runs over a few positions at a time, keeps the
-numbers that were asked for, and runs once more in the backward pass. Knows no sample and no loss.
+gradients several times that. So the vocabulary projection runs over a few positions at a time and keeps the
+numbers that were asked for. Where its gradient is not written out, it runs once more in the backward pass.
+Knows no sample and no loss.
 """
 
 from __future__ import annotations

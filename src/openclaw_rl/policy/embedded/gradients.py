@@ -18,6 +18,11 @@ BLOCK = 256
 """Queries that attend at once: their weights stay in a core's cache."""
 
 
+def _apply(function: type[torch.autograd.Function], *arguments: Any) -> torch.Tensor:
+    output: torch.Tensor = function.apply(*arguments)  # type: ignore[no-untyped-call]  # untyped in PyTorch
+    return output
+
+
 class _Normalised(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -43,8 +48,7 @@ def normalised(
     `hidden` and `weight` have one dtype, in which it is computed; `weight` is frozen.
     """
     if torch.is_grad_enabled() and hidden.requires_grad:
-        output: torch.Tensor = _Normalised.apply(hidden, weight, epsilon, dtype)  # type: ignore[no-untyped-call]
-        return output
+        return _apply(_Normalised, hidden, weight, epsilon, dtype)
     return (hidden * _scale(hidden, epsilon)).mul_(weight).to(dtype)
 
 
@@ -76,8 +80,7 @@ class _Gated(torch.autograd.Function):
 def gated(gate_up: torch.Tensor) -> torch.Tensor:
     """silu(gate) * up (SwiGLU, arXiv 2002.05202) of both side by side: [..., 2 * width] to [..., width]."""
     if torch.is_grad_enabled() and gate_up.requires_grad:
-        output: torch.Tensor = _Gated.apply(gate_up)  # type: ignore[no-untyped-call]
-        return output
+        return _apply(_Gated, gate_up)
     gate, up = gate_up.chunk(2, dim=-1)
     return silu(gate).mul_(up)
 
@@ -126,8 +129,7 @@ def causal_attention(
     `query` is [heads, tokens, head_dim], `key` and `value` [kv_heads, tokens, head_dim]. Returns
     [heads, tokens, head_dim].
     """
-    output: torch.Tensor = _CausalAttention.apply(query, key, value, scale)  # type: ignore[no-untyped-call]
-    return output
+    return _apply(_CausalAttention, query, key, value, scale)
 
 
 class _ChosenLogProbs(torch.autograd.Function):
@@ -168,8 +170,7 @@ def chosen_log_probs(
     `hidden` is [rows, width], `head` [vocabulary, width], `token_ids` int64 [rows, k] and `temperatures`
     float32 [rows]. Returns float32 [rows, k].
     """
-    found: torch.Tensor = _ChosenLogProbs.apply(hidden, head, token_ids, temperatures)  # type: ignore[no-untyped-call]
-    return found
+    return _apply(_ChosenLogProbs, hidden, head, token_ids, temperatures)
 
 
 def _blocks(length: int) -> list[tuple[int, int]]:
