@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
+from torch.nn.functional import rms_norm, scaled_dot_product_attention
 
 from openclaw_rl.policy.embedded import gradients
 from openclaw_rl.policy.embedded.attention import SHORT, attend
-from openclaw_rl.policy.embedded.gradients import causal_attention, chosen_log_probs, gated, normalised
+from openclaw_rl.policy.embedded.gradients import causal_attention, chosen_log_probs, normalised
 from openclaw_rl.policy.embedded.sampler import log_probs
 
 
@@ -33,24 +33,6 @@ def test_the_norm_is_that_of_pytorch_with_and_without_a_gradient(dtype: torch.dt
         served = normalised(hidden, weight, 1e-5, dtype)
     assert torch.equal(trained, served)
     torch.testing.assert_close(served, rms_norm(hidden, (64,), weight, 1e-5).to(dtype))
-
-
-@pytest.mark.parametrize("shape", [(1, 2), (5, 8)])
-def test_gradient_of_the_gate(shape: tuple[int, int]) -> None:
-    assert torch.autograd.gradcheck(gated, numbers(*shape))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_gate_and_its_gradient_are_pytorchs(dtype: torch.dtype) -> None:
-    ours, theirs = (numbers(7, 64, dtype=dtype) for _ in range(2))
-    gate, up = theirs.chunk(2, dim=-1)
-    for of, output in ((ours, gated(ours)), (theirs, silu(gate) * up)):
-        assert torch.equal(output, silu(gate) * up)
-        (output * torch.linspace(-1, 1, 32, dtype=dtype)).sum().backward()
-        assert of.grad is not None
-    with torch.no_grad():
-        assert torch.equal(gated(ours), silu(gate) * up)
-    torch.testing.assert_close(ours.grad, theirs.grad)
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 3, 5])

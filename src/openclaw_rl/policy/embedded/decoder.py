@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
-from torch.nn.functional import rms_norm
+from torch.nn.functional import rms_norm, silu
 
 from openclaw_rl.policy.embedded.adapter import Adapter
 from openclaw_rl.policy.embedded.attention import Attention
-from openclaw_rl.policy.embedded.gradients import gated, normalised
+from openclaw_rl.policy.embedded.gradients import normalised
 from openclaw_rl.policy.embedded.projection import LowRank, Projection
 
 
@@ -122,8 +122,8 @@ class Decoder:
             joined = block.query_key_value(block.attention_norm(hidden, dtype), for_qkv)
             attended = self._attend(number, block, joined, cosine, sine, attention)
             hidden = hidden + block.output(attended, for_output)
-            gate_up = block.gate_up(block.feed_forward_norm(hidden, dtype), for_gate_up)
-            hidden = hidden + block.down(gated(gate_up), for_down)
+            gate, up = block.gate_up(block.feed_forward_norm(hidden, dtype), for_gate_up).chunk(2, dim=-1)
+            hidden = hidden + block.down(silu(gate) * up, for_down)
         return self.norm(hidden[keep], dtype)
 
     def _attend(

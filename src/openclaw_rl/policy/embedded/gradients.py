@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from torch.nn.functional import linear, silu
+from torch.nn.functional import linear
 
 from openclaw_rl.policy.embedded.sampler import log_probs, usable
 
@@ -56,33 +56,6 @@ def _scale(hidden: torch.Tensor, epsilon: float) -> torch.Tensor:
     """What each vector is multiplied by: [..., 1]."""
     squares: torch.Tensor = torch.linalg.vecdot(hidden, hidden).unsqueeze(-1)
     return squares.div_(hidden.shape[-1]).add_(epsilon).rsqrt_()
-
-
-class _Gated(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, gate_up: torch.Tensor) -> torch.Tensor:
-        gate, up = gate_up.chunk(2, dim=-1)
-        active = silu(gate)
-        ctx.save_for_backward(gate_up, active)
-        return active * up
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
-        gate_up, active = ctx.saved_tensors
-        gate, up = gate_up.chunk(2, dim=-1)
-        of_gate_up = torch.empty_like(gate_up)
-        of_gate, of_up = of_gate_up.chunk(2, dim=-1)
-        torch.mul(gradients[0], active, out=of_up)
-        torch.ops.aten.silu_backward.grad_input(gradients[0] * up, gate, grad_input=of_gate)
-        return of_gate_up
-
-
-def gated(gate_up: torch.Tensor) -> torch.Tensor:
-    """silu(gate) * up (SwiGLU, arXiv 2002.05202) of both side by side: [..., 2 * width] to [..., width]."""
-    if torch.is_grad_enabled() and gate_up.requires_grad:
-        return _apply(_Gated, gate_up)
-    gate, up = gate_up.chunk(2, dim=-1)
-    return silu(gate).mul_(up)
 
 
 class _CausalAttention(torch.autograd.Function):
