@@ -33,13 +33,18 @@ def test_a_pass_is_read_off_the_moments_when_tokens_came() -> None:
 def test_ratios_are_of_medians_over_rounds() -> None:
     ours = {1: [at(30), at(10), at(20)], 8: [at(100), at(300), at(200)]}
     theirs = {1: [at(10), at(10), at(1)], 8: [at(50), at(40), at(60)]}
-    part = of_passes({"engine": ours, "engine_lora": ours, "generate": theirs})
+    best = {1: [at(25)], 8: [at(400)]}
+    part = of_passes({"engine": ours, "engine_lora": ours, "generate": theirs, "products": best})
     assert part["contenders"]["engine"]["8"]["tokens_per_second"] == 200
     assert ratios({"engine": part}) == {
         "vs_generate_1": 2.0,
         "vs_generate_8": 4.0,
         "lora_tokens_1": 1.0,
         "lora_tokens_8": 1.0,
+        "of_products_1": 0.8,
+        "of_products_8": 0.5,
+        "products_vs_generate_1": 2.5,
+        "products_vs_generate_8": 8.0,
     }
 
 

@@ -48,6 +48,9 @@ def test_the_engine_is_measured_in_turns_with_generate_and_compared(
         )
         adapted = rate(result, "engine", "engine_lora", streams)
         assert ratios[f"lora_tokens_{streams}"] == pytest.approx(adapted / ours, abs=1e-3)
+        products = rate(result, "engine", "products", streams)
+        assert products > ours
+        assert ratios[f"of_products_{streams}"] == pytest.approx(ours / products, abs=1e-3)
 
 
 def test_the_gateway_is_measured_in_turns_with_the_bare_engine(roomy_model: Path, tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ class _Engine:
         return _asked(self._worker, job, version=self._version)
 
 
-class _Generate:
-    """`transformers`."""
+class _Other:
+    """A program that has nothing to choose: `transformers`, or the matrix products alone."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -60,15 +60,17 @@ def _asked(worker: Worker, job: Job, **more: int) -> Pass:
 
 
 def engine(plan: Plan, steps: Steps) -> Part:
-    """Our engine without HTTP, with and without an adapter, beside `transformers` generate."""
-    with steps.part("engine", _turns(plan, 3, plan.streams)), ExitStack() as running:
+    """Our engine without HTTP beside `transformers` generate, and what their matrix products take alone."""
+    with steps.part("engine", _turns(plan, 4, plan.streams)), ExitStack() as running:
         steps.begin("starting the engine and transformers")
         ours = running.enter_context(_bare_engine(plan))
         theirs = running.enter_context(_generate(plan))
+        products = running.enter_context(_products(plan))
         contenders: dict[str, Contender] = {
             "engine": _Engine(ours, 0),
             "engine_lora": _Engine(ours, ADAPTED),
-            "generate": _Generate(theirs),
+            "generate": _Other(theirs),
+            "products": _Other(products),
         }
         found = in_turns(contenders, plan, plan.streams, steps)
         return of_passes(found, versions={"transformers": theirs.about["version"]})
@@ -144,6 +146,19 @@ def _bare_engine(plan: Plan) -> Iterator[Worker]:
         "our engine",
         "openclaw_rl.evals.serve_bench.ours",
         [json.dumps(settings), str(plan.adapter_folder)],
+        environment(),
+        plan.log,
+    )
+    with closing(worker):
+        yield worker
+
+
+@contextmanager
+def _products(plan: Plan) -> Iterator[Worker]:
+    worker = Worker(
+        "the matrix products",
+        "openclaw_rl.evals.serve_bench.products",
+        [json.dumps(dict(plan.settings))],
         environment(),
         plan.log,
     )

@@ -62,6 +62,8 @@ def _of_engine(part: Part) -> dict[str, float]:
     return {
         **_faster(part, "engine", "generate", "vs_generate"),
         **_faster(part, "engine_lora", "engine", "lora_tokens"),
+        **_faster(part, "engine", "products", "of_products"),
+        **_faster(part, "products", "generate", "products_vs_generate"),
     }
 
 

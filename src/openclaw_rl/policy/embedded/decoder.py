@@ -7,7 +7,7 @@ is another way to compute with them. `architecture` says which models fit. Knows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -86,14 +86,17 @@ class Decoder:
 
     def prepack(self) -> None:
         """Lay the weights out for decoding: see `Projection.prepack`."""
-        self.head.prepack()
+        for part in (*self.projections(), self.head):
+            part.prepack()
+
+    def projections(self) -> Iterator[Projection]:
+        """Those of the blocks, in the order in which they are used."""
         for block in self.blocks:
-            for part in block.projections():
-                part.prepack()
+            yield from block.projections()
 
     def layer_names(self) -> set[str]:
         """The linear layers that an adapter may change, by full name."""
-        return {name for block in self.blocks for part in block.projections() for name in part.names}
+        return {name for part in self.projections() for name in part.names}
 
     def stacked(self, adapter: Adapter) -> StackedAdapter:
         """Differentiable: gradients reach the adapter's factors."""

@@ -53,6 +53,7 @@ class Projection:
     def __init__(self, layers: Mapping[str, nn.Linear]) -> None:
         """`layers` by full name. If they are frozen, their weights become views of one tensor."""
         self._layers = dict(layers)
+        self.inputs = next(iter(self._layers.values())).in_features
         self.widths = [layer.out_features for layer in self._layers.values()]
         self._trained = any(layer.weight.requires_grad for layer in self._layers.values())
         if not self._trained:
