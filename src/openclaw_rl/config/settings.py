@@ -148,7 +148,7 @@ class LearnSettings(Section):
     as they are (a baseline)."""
     batch_size: int = Field(16, ge=1)
     """Samples of one update."""
-    learning_rate: float = Field(2e-3, gt=0)
+    learning_rate: float = Field(1e-3, gt=0)
     """Of Adam, at the first update. Right for an adapter on the embedded model; try 1e-4 from 1B on."""
     decay_updates: float = Field(10.0, ge=0)
     """The rate falls as 1 / (1 + updates / this), to a tenth at the least; 0 keeps it constant."""
