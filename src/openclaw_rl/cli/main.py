@@ -5,14 +5,13 @@ Imports of PyTorch happen inside the commands that need it: the base install has
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Annotated, NoReturn
 
 import typer
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from openclaw_rl import __version__
+from openclaw_rl import __version__, process_environment
 from openclaw_rl.cli import connect, export, look, measure, run
 from openclaw_rl.cli.terminal import say
 from openclaw_rl.config import ConfigError
@@ -72,8 +71,7 @@ def main() -> None:
     Exit status 2 says that the same command would fail again, 1 that it may not: `up` starts a process that
     ended with 1 once more.
     """
-    # Read by OpenMP when PyTorch is loaded: see processes.up.environment.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    process_environment.enter()
     try:
         app()
     except (ConfigError, SchemaError, AlreadyRunningError) as error:

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from openclaw_rl import process_environment
+
 LONGEST_BACKOFF_SECONDS = 30.0
 STOP_SECONDS = 60.0
 """A learner may finish its update; after this it is killed, which loses nothing but the update."""
@@ -51,7 +53,7 @@ class Child:
         with ExitStack() as files:
             said = files.enter_context(self.output.open("ab")) if self.output else None
             self.process = subprocess.Popen(
-                command, env=environment(), process_group=0, stdout=said, stderr=said
+                command, env=process_environment.ours(), process_group=0, stdout=said, stderr=said
             )
 
     def tend(self, say: Say) -> None:
@@ -84,13 +86,6 @@ class Child:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-
-
-def environment() -> dict[str, str]:
-    """The children's environment: PyTorch's threads sleep at barriers, and few heaps are kept."""
-    # Spinning threads of two processes on the same cores slow each other down many times. glibc gives
-    # threads heaps of their own, and each grows to what its thread once needed.
-    return {"OMP_WAIT_POLICY": "PASSIVE", "MALLOC_ARENA_MAX": "2", **os.environ}
 
 
 class Supervisor:

@@ -7,13 +7,13 @@ that a busy moment of the machine meets all.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import httpx2
 
+from openclaw_rl import process_environment
 from openclaw_rl.evals import random_versions
 from openclaw_rl.evals.own_server import OwnServer, own_server
 from openclaw_rl.evals.serve_bench import vllm_server
@@ -24,7 +24,6 @@ from openclaw_rl.evals.serve_bench.plan import SERVED, TEMPERATURE, Plan, Steps
 from openclaw_rl.evals.serve_bench.summary import Part, Passes, of_passes
 from openclaw_rl.evals.serve_bench.worker import Worker
 from openclaw_rl.policy.embedded import model_files
-from openclaw_rl.processes.up import environment
 from openclaw_rl.store import Store
 
 FIRST_TOKENS = 10
@@ -146,7 +145,7 @@ def _bare_engine(plan: Plan) -> Iterator[Worker]:
         "our engine",
         "openclaw_rl.evals.serve_bench.ours",
         [json.dumps(settings), str(plan.adapter_folder)],
-        environment(),
+        process_environment.ours(),
         plan.log,
     )
     with closing(worker):
@@ -159,7 +158,7 @@ def _products(plan: Plan) -> Iterator[Worker]:
         "the matrix products",
         "openclaw_rl.evals.serve_bench.products",
         [json.dumps(dict(plan.settings))],
-        environment(),
+        process_environment.ours(),
         plan.log,
     )
     with closing(worker):
@@ -174,13 +173,11 @@ def _generate(plan: Plan) -> Iterator[Worker]:
         "device": plan.device,
         "threads": plan.threads,
     }
-    # Threads wait as PyTorch has them wait by itself: ours are told otherwise, since they share the cores.
-    theirs = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
     worker = Worker(
         "transformers generate",
         "openclaw_rl.evals.serve_bench.generate",
         [json.dumps(setup)],
-        {**theirs, "OMP_NUM_THREADS": str(plan.threads)},
+        {**process_environment.others(), "OMP_NUM_THREADS": str(plan.threads)},
         plan.log,
     )
     with closing(worker):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import httpx2
 
+from openclaw_rl import process_environment
 from openclaw_rl.config import ConfigError
 from openclaw_rl.processes.local_vllm import LORA_RANKS, MODULE
 
@@ -78,10 +79,10 @@ def vllm_server(
 
 
 def _environment(threads: int, cache: Path) -> dict[str, str]:
-    # Neither our code nor our choice of how threads wait.
-    ours = ("PYTHONPATH", "OMP_WAIT_POLICY")
+    theirs = process_environment.others()
+    theirs.pop("PYTHONPATH", None)  # our code
     return {
-        **{name: value for name, value in os.environ.items() if name not in ours},
+        **theirs,
         "OMP_NUM_THREADS": str(threads),
         "VLLM_CPU_KVCACHE_SPACE": str(CACHE_GB),
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",

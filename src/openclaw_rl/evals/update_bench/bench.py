@@ -7,7 +7,6 @@ meets both. Ratios are of medians.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from openclaw_rl import process_environment
 from openclaw_rl.config import ConfigError, Settings
 from openclaw_rl.evals import provenance, rivals
 from openclaw_rl.evals.results import read, write
@@ -122,7 +122,9 @@ def _in_turns(
 
 
 def _measure(name: str, command: list[str], threads: int) -> Found:
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
+    is_ours = command[0] == sys.executable
+    environment = process_environment.ours() if is_ours else process_environment.others()
+    environment |= {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]

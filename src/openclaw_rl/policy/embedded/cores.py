@@ -11,10 +11,11 @@ from __future__ import annotations
 import fcntl
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 
@@ -22,6 +23,7 @@ MOST_THREADS = 16
 """More threads than this cost more at the barriers than they compute, for models that fit a CPU."""
 
 Worker = Literal["server", "learner"]
+Result = TypeVar("Result")
 
 
 def available_cores() -> int:
@@ -41,6 +43,17 @@ def _quota(cpu_max: Path) -> int:
     except (OSError, ValueError):
         return unlimited
     return unlimited if quota == "max" else math.ceil(int(quota) / int(period))
+
+
+def in_passing(compute: Callable[[], Result]) -> Result:
+    """What `compute` returns or raises, in a thread that ends with it.
+
+    Whichever thread computes keeps the threads that helped it, and while a process has more of these than
+    cores, GNU's OpenMP lets none of them spin at a barrier; a decode step then takes a third longer. So
+    apart from the one thread that computes all the time, nobody may keep any.
+    """
+    with ThreadPoolExecutor(1) as passing:
+        return passing.submit(compute).result()
 
 
 class CoreShare:

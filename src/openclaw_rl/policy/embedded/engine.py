@@ -10,7 +10,7 @@ import asyncio
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from openclaw_rl.config import Settings
 from openclaw_rl.model import PolicyVersion, Sampling
 from openclaw_rl.policy.embedded import model_files, scoring
 from openclaw_rl.policy.embedded.adapter import Adapter
-from openclaw_rl.policy.embedded.cores import CoreShare
+from openclaw_rl.policy.embedded.cores import CoreShare, in_passing
 from openclaw_rl.policy.embedded.grammar import Compiled, Grammars
 from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.policy.embedded.sampler import Dice
@@ -107,13 +107,8 @@ class EmbeddedEngine:
     ) -> EmbeddedEngine:
         """Load the model in `folder`. Raises UnsupportedModelError or ConfigError."""
         device = model_files.choose_device(settings.model.device)
-        network = Network.load(
-            folder,
-            dtype=model_files.choose_dtype(settings.model.dtype, device),
-            device=device,
-            adapter_targets=settings.learn.lora_targets,
-        )
-        network.prepack()
+        dtype = model_files.choose_dtype(settings.model.dtype, device)
+        network = in_passing(lambda: _ready(folder, dtype, device, settings.learn.lora_targets))
         return cls(network, stop_ids, settings, cores, folder / "tokenizer.json")
 
     @property
@@ -183,7 +178,7 @@ class EmbeddedEngine:
         weights = self._loaded.get(version.number)
         if weights is None:
             with reading(version):
-                weights = await asyncio.to_thread(self._load_weights, version)
+                weights = await asyncio.to_thread(in_passing, lambda: self._load_weights(version))
         loaded = weights
         await asyncio.wrap_future(self._submit(lambda: self._install(loaded, serve=serve)))
 
@@ -216,9 +211,7 @@ class EmbeddedEngine:
         if weights.name == MODEL_FILE:
             device_setting, targets = self._load_options
             device = model_files.choose_device(device_setting)
-            network = Network.load(folder, dtype=self._network.dtype, device=device, adapter_targets=targets)
-            network.prepack()
-            return Weights(version.number, network, None)
+            return Weights(version.number, _ready(folder, self._network.dtype, device, targets), None)
         adapter = Adapter.load(folder, self._network.adapted)
         return Weights(version.number, self._network, self._network.prepared(adapter))
 
@@ -314,6 +307,13 @@ class EmbeddedEngine:
         with self._changed:
             for running in [r for r in self._generations if r.finished]:
                 del self._generations[running]
+
+
+def _ready(folder: Path, dtype: torch.dtype, device: torch.device, adapted: Sequence[str]) -> Network:
+    """The model in `folder`, laid out for serving."""
+    network = Network.load(folder, dtype=dtype, device=device, adapter_targets=adapted)
+    network.prepack()
+    return network
 
 
 def _put_all(items: list[tuple[EmbeddedGeneration, SampledToken | EngineError]]) -> None:
