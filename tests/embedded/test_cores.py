@@ -25,6 +25,25 @@ for line in sys.stdin:
     print("done", flush=True)
 """
 
+PASSING = """
+import os, time, torch
+from openclaw_rl.policy.embedded.cores import in_passing
+torch.set_num_threads(2)
+def compute():
+    numbers = torch.rand(1 << 20)
+    return (numbers + numbers).sum().item()
+def threads():
+    return len(os.listdir("/proc/self/task"))
+before = threads()
+in_passing(compute)
+deadline = time.monotonic() + 10
+while threads() > before and time.monotonic() < deadline:
+    time.sleep(0.01)
+after = threads()
+compute()
+print(after - before, threads() - after)
+"""
+
 
 class Learner:
     """Another process that works when told to."""
@@ -118,6 +137,18 @@ def test_a_limit_caps_the_threads_and_one_is_the_least(
     with single.working():
         assert torch.get_num_threads() == 1
     single.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_what_computes_in_passing_keeps_no_threads_and_anything_else_does() -> None:
+    done = subprocess.run([sys.executable, "-c", PASSING], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "1"]
+
+
+def test_in_passing_gives_the_result_and_the_error() -> None:
+    assert cores.in_passing(lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        cores.in_passing(lambda: 1 // 0)
 
 
 def test_no_more_cores_are_counted_than_this_process_may_use() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,13 +27,42 @@ from engine_runs import (
 )
 from tiny_model import llama, save_model
 
+from openclaw_rl.config import Settings
 from openclaw_rl.model import Sampling
 from openclaw_rl.policy.embedded.adapter import Adapter
+from openclaw_rl.policy.embedded.cores import CoreShare
 from openclaw_rl.policy.embedded.engine import KEPT_VERSIONS, EmbeddedEngine
 from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.policy.engine import BadVersionError, EngineError, UnknownVersionError
 
 LONG = Sampling(temperature=0.8, max_tokens=120, seed=5)
+
+
+def test_the_threads_that_loaded_the_model_and_a_version_have_ended(
+    network: Network, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenMP's threads belong to who computed, and too many of them would make the engine's slow."""
+    loaders: list[threading.Thread] = []
+    load_network, load_adapter = Network.load, Adapter.load
+
+    def network_seen(*arguments: Any, **named: Any) -> Network:
+        loaders.append(threading.current_thread())
+        return load_network(*arguments, **named)
+
+    def adapter_seen(*arguments: Any) -> Adapter:
+        loaders.append(threading.current_thread())
+        return load_adapter(*arguments)
+
+    monkeypatch.setattr(Network, "load", network_seen)
+    monkeypatch.setattr(Adapter, "load", adapter_seen)
+    settings = Settings(data_dir=tmp_path)
+    engine = EmbeddedEngine.load(settings, model_folder, frozenset(), CoreShare(tmp_path, "server", limit=1))
+    try:
+        asyncio.run(engine.publish(written_version(network, tmp_path, 1)))
+    finally:
+        engine.shut_down()
+    assert len(loaders) == 2
+    assert not any(loader.is_alive() for loader in loaders)
 
 
 def test_a_running_request_finishes_on_its_version_while_new_ones_get_the_published_one(

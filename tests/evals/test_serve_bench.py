@@ -10,7 +10,7 @@ import pytest
 from openclaw_rl.config import ConfigError, LearnSettings
 from openclaw_rl.evals.results import read
 from openclaw_rl.evals.serve_bench import endless
-from openclaw_rl.evals.serve_bench.http_streams import Streamed
+from openclaw_rl.evals.serve_bench.http_streams import Streamed, lines
 from openclaw_rl.evals.serve_bench.learning import figures
 from openclaw_rl.evals.serve_bench.measure import Pass
 from openclaw_rl.evals.serve_bench.plan import Plan
@@ -28,6 +28,15 @@ def test_a_pass_is_read_off_the_moments_when_tokens_came() -> None:
     assert one == Pass(4.0, 5, (1.0, 0.5), 2.5)
     assert one.tokens_per_second == 1.25
     assert Pass.from_json(json.loads(json.dumps(one.to_json()))) == one
+
+
+def test_a_line_came_when_its_last_piece_did() -> None:
+    pieces = [(1.0, b"data: one\r\ndata: t"), (2.0, b"w"), (3.0, "ö\u2028\n\nda".encode())]
+    assert list(lines(pieces)) == [
+        (1.0, b"data: one"),
+        (3.0, "data: twö\u2028".encode()),
+        (3.0, b""),
+    ]
 
 
 def test_ratios_are_of_medians_over_rounds() -> None:

@@ -1,6 +1,7 @@
 """Replies over real HTTP as a client sees them: streamed, each chunk noted when it comes.
 
-The same for our server and for any other that speaks OpenAI's Chat Completions.
+The same for our server and for any other that speaks OpenAI's Chat Completions. Clients share the cores with
+what they measure, so chunks are read only once the reply is over.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,6 @@ from openclaw_rl import connections
 from openclaw_rl.config import ConfigError
 from openclaw_rl.evals.serve_bench.measure import Job, Pass
 from openclaw_rl.model import Message
-from openclaw_rl.policy.remote.http import event_lines
 
 TIMEOUT_SECONDS = 600.0
 
@@ -56,24 +56,33 @@ async def stream(
             said = (await response.aread()).decode(errors="replace")
             raise ConfigError(f"{http.base_url} answered {response.status_code}: {said[:200]}")
         seen.headers = response.headers
-        async for line in event_lines(response):
-            ended = ended or line == "data: [DONE]"
-            if line.startswith("data: {"):
-                _note(json.loads(line[6:]), seen)
+        pieces = [(time.perf_counter(), piece) async for piece in response.aiter_bytes()]
+    for moment, line in lines(pieces):
+        ended = ended or line == b"data: [DONE]"
+        if line.startswith(b"data: {"):
+            _note(json.loads(line[6:]), moment, seen)
     if not ended or not seen.tokens:
         raise ConfigError(f"{http.base_url} ended a reply without saying how many tokens it has")
     seen.arrivals = seen.arrivals or [time.perf_counter()]  # tokens without any text
     return seen
 
 
-def _note(chunk: dict[str, Any], seen: Streamed) -> None:
+def lines(pieces: Sequence[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:
+    """Each line with the moment at which its last piece came."""
+    begun = b""
+    for moment, piece in pieces:
+        *whole, begun = (begun + piece).split(b"\n")
+        yield from ((moment, line.removesuffix(b"\r")) for line in whole)
+
+
+def _note(chunk: dict[str, Any], moment: float, seen: Streamed) -> None:
     seen.id = chunk.get("id", seen.id)
     if usage := chunk.get("usage"):
         seen.tokens = usage["completion_tokens"]
     for choice in chunk.get("choices", ()):
         if text := choice["delta"].get("content"):
             seen.text += text
-            seen.arrivals.append(time.perf_counter())
+            seen.arrivals.append(moment)
 
 
 class OverHttp:
