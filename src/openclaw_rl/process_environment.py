@@ -8,30 +8,24 @@ from __future__ import annotations
 
 import os
 
-_WAITS = {
-    # Of GNU's OpenMP, which PyTorch brings on Linux: about 4 ms, its own default. The next operation of a
-    # decode step comes within that, and waking a thread that sleeps takes as long as many of them. Threads
-    # that spin for much longer take the cores from other processes.
-    "GOMP_SPINCOUNT": "300000",
-    # Of LLVM's and Intel's, in milliseconds.
-    "KMP_BLOCKTIME": "4",
-}
-_HEAPS = {
-    # glibc gives threads heaps of their own, and each grows to what its thread once needed.
-    "MALLOC_ARENA_MAX": "2",
-}
+# Threads sleep at barriers. Spinning ones are faster while nothing else runs, and several times slower as
+# soon as an agent's own programs want a core: the thread that is waited for does not get one.
+_WAITS = {"OMP_WAIT_POLICY": "PASSIVE"}
+_WAITS_CHOSEN_BY = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+# glibc gives threads heaps of their own, and each grows to what its thread once needed.
+_HEAPS = {"MALLOC_ARENA_MAX": "2"}
 
 
 def ours() -> dict[str, str]:
     """The environment of a process of ours."""
-    chosen = _HEAPS if "OMP_WAIT_POLICY" in os.environ else _HEAPS | _WAITS
-    return {**chosen, **os.environ}
+    chosen = any(name in os.environ for name in _WAITS_CHOSEN_BY)
+    return {**_HEAPS, **({} if chosen else _WAITS), **os.environ}
 
 
 def others() -> dict[str, str]:
     """The environment of a program that is to run as it would without us."""
-    chosen = _HEAPS | _WAITS
-    return {name: value for name, value in os.environ.items() if chosen.get(name) != value}
+    set_here = _HEAPS | _WAITS
+    return {name: value for name, value in os.environ.items() if set_here.get(name) != value}
 
 
 def enter() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -38,31 +37,34 @@ from openclaw_rl.policy.engine import BadVersionError, EngineError, UnknownVersi
 LONG = Sampling(temperature=0.8, max_tokens=120, seed=5)
 
 
-def test_the_threads_that_loaded_the_model_and_a_version_have_ended(
+def test_the_model_and_versions_are_loaded_without_helpers(
     network: Network, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """OpenMP's threads belong to who computed, and too many of them would make the engine's slow."""
-    loaders: list[threading.Thread] = []
+    """They would stay, and too many of them make the engine's slow."""
+    seen: list[int] = []
     load_network, load_adapter = Network.load, Adapter.load
 
     def network_seen(*arguments: Any, **named: Any) -> Network:
-        loaders.append(threading.current_thread())
+        seen.append(torch.get_num_threads())
         return load_network(*arguments, **named)
 
     def adapter_seen(*arguments: Any) -> Adapter:
-        loaders.append(threading.current_thread())
+        seen.append(torch.get_num_threads())
         return load_adapter(*arguments)
 
     monkeypatch.setattr(Network, "load", network_seen)
     monkeypatch.setattr(Adapter, "load", adapter_seen)
-    settings = Settings(data_dir=tmp_path)
-    engine = EmbeddedEngine.load(settings, model_folder, frozenset(), CoreShare(tmp_path, "server", limit=1))
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    cores = CoreShare(tmp_path, "server", limit=1)
+    engine = EmbeddedEngine.load(Settings(data_dir=tmp_path), model_folder, frozenset(), cores)
     try:
         asyncio.run(engine.publish(written_version(network, tmp_path, 1)))
+        assert torch.get_num_threads() == 3
     finally:
         engine.shut_down()
-    assert len(loaders) == 2
-    assert not any(loader.is_alive() for loader in loaders)
+        torch.set_num_threads(before)
+    assert seen == [1, 1]
 
 
 def test_a_running_request_finishes_on_its_version_while_new_ones_get_the_published_one(

@@ -11,11 +11,10 @@ from __future__ import annotations
 import fcntl
 import math
 import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 import torch
 
@@ -23,7 +22,6 @@ MOST_THREADS = 16
 """More threads than this cost more at the barriers than they compute, for models that fit a CPU."""
 
 Worker = Literal["server", "learner"]
-Result = TypeVar("Result")
 
 
 def available_cores() -> int:
@@ -45,15 +43,20 @@ def _quota(cpu_max: Path) -> int:
     return unlimited if quota == "max" else math.ceil(int(quota) / int(period))
 
 
-def in_passing(compute: Callable[[], Result]) -> Result:
-    """What `compute` returns or raises, in a thread that ends with it.
+@contextmanager
+def without_helpers() -> Iterator[None]:
+    """The calling thread computes with no other thread's help.
 
-    Whichever thread computes keeps the threads that helped it, and while a process has more of these than
-    cores, GNU's OpenMP lets none of them spin at a barrier; a decode step then takes a third longer. So
-    apart from the one thread that computes all the time, nobody may keep any.
+    A thread keeps the threads that once helped it, and while a process has more of these than cores, GNU's
+    OpenMP lets none of them spin at a barrier, whatever the user wants (GOMP_SPINCOUNT). So apart from the
+    one thread that computes all the time, nobody may have any.
     """
-    with ThreadPoolExecutor(1) as passing:
-        return passing.submit(compute).result()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class CoreShare:

@@ -20,7 +20,7 @@ from openclaw_rl.config import Settings
 from openclaw_rl.model import PolicyVersion, Sampling
 from openclaw_rl.policy.embedded import model_files, scoring
 from openclaw_rl.policy.embedded.adapter import Adapter
-from openclaw_rl.policy.embedded.cores import CoreShare, in_passing
+from openclaw_rl.policy.embedded.cores import CoreShare, without_helpers
 from openclaw_rl.policy.embedded.grammar import Compiled, Grammars
 from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.policy.embedded.sampler import Dice
@@ -108,7 +108,8 @@ class EmbeddedEngine:
         """Load the model in `folder`. Raises UnsupportedModelError or ConfigError."""
         device = model_files.choose_device(settings.model.device)
         dtype = model_files.choose_dtype(settings.model.dtype, device)
-        network = in_passing(lambda: _ready(folder, dtype, device, settings.learn.lora_targets))
+        with without_helpers():
+            network = _ready(folder, dtype, device, settings.learn.lora_targets)
         return cls(network, stop_ids, settings, cores, folder / "tokenizer.json")
 
     @property
@@ -178,7 +179,7 @@ class EmbeddedEngine:
         weights = self._loaded.get(version.number)
         if weights is None:
             with reading(version):
-                weights = await asyncio.to_thread(in_passing, lambda: self._load_weights(version))
+                weights = await asyncio.to_thread(self._load_weights, version)
         loaded = weights
         await asyncio.wrap_future(self._submit(lambda: self._install(loaded, serve=serve)))
 
@@ -207,13 +208,17 @@ class EmbeddedEngine:
 
     def _load_weights(self, version: PolicyVersion) -> Weights:
         weights = verified_weights(self._home, version)
+        with without_helpers():
+            return self._read(version.number, weights)
+
+    def _read(self, number: int, weights: Path) -> Weights:
         folder = weights.parent
         if weights.name == MODEL_FILE:
             device_setting, targets = self._load_options
             device = model_files.choose_device(device_setting)
-            return Weights(version.number, _ready(folder, self._network.dtype, device, targets), None)
+            return Weights(number, _ready(folder, self._network.dtype, device, targets), None)
         adapter = Adapter.load(folder, self._network.adapted)
-        return Weights(version.number, self._network, self._network.prepared(adapter))
+        return Weights(number, self._network, self._network.prepared(adapter))
 
     # Below: the engine's thread.
 
