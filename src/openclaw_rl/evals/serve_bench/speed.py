@@ -30,6 +30,12 @@ FIRST_TOKENS = 10
 """Requests of each round whose first token is timed, one after another."""
 VLLM_CONTEXT = 2048
 """Enough for the prompts, and all the memory that it needs to hold ready."""
+_PROGRAMS = {
+    "ours": "our engine",
+    "products": "the matrix products",
+    "generate": "transformers generate",
+}
+"""How errors call the programs that are measured without HTTP."""
 
 
 class _Engine:
@@ -62,9 +68,9 @@ def engine(plan: Plan, steps: Steps) -> Part:
     """Our engine without HTTP beside `transformers` generate, and what their matrix products take alone."""
     with steps.part("engine", _turns(plan, 4, plan.streams)), ExitStack() as running:
         steps.begin("starting the engine and transformers")
-        ours = running.enter_context(_bare_engine(plan))
-        theirs = running.enter_context(_generate(plan))
-        products = running.enter_context(_products(plan))
+        ours = running.enter_context(closing(_bare_engine(plan)))
+        theirs = running.enter_context(closing(_generate(plan)))
+        products = running.enter_context(closing(_products(plan)))
         contenders: dict[str, Contender] = {
             "engine": _Engine(ours, 0),
             "engine_lora": _Engine(ours, ADAPTED),
@@ -80,7 +86,7 @@ def gateway(plan: Plan, steps: Steps) -> Part:
     total = _turns(plan, 2, plan.over_http) + plan.rounds
     with steps.part("gateway", total), ExitStack() as running:
         steps.begin("starting the engine and the server")
-        ours = running.enter_context(_bare_engine(plan))
+        ours = running.enter_context(closing(_bare_engine(plan)))
         server = running.enter_context(own_server(plan.settings, plan.log))
         contenders: dict[str, Contender] = {"engine": _Engine(ours, 0), "gateway": _over_http(server)}
         found = in_turns(contenders, plan, plan.over_http, steps)
@@ -138,50 +144,30 @@ def _turns(plan: Plan, contenders: int, streams: Sequence[int]) -> int:
     return contenders * plan.rounds * len(streams)
 
 
-@contextmanager
-def _bare_engine(plan: Plan) -> Iterator[Worker]:
+def _bare_engine(plan: Plan) -> Worker:
     settings = {**plan.settings, "data_dir": str(plan.scratch / "engine")}
-    worker = Worker(
-        "our engine",
-        "openclaw_rl.evals.serve_bench.ours",
-        [json.dumps(settings), str(plan.adapter_folder)],
-        process_environment.ours(),
-        plan.log,
-    )
-    with closing(worker):
-        yield worker
+    return _worker(plan, "ours", [json.dumps(settings), str(plan.adapter_folder)], process_environment.ours())
 
 
-@contextmanager
-def _products(plan: Plan) -> Iterator[Worker]:
-    worker = Worker(
-        "the matrix products",
-        "openclaw_rl.evals.serve_bench.products",
-        [json.dumps(dict(plan.settings))],
-        process_environment.ours(),
-        plan.log,
-    )
-    with closing(worker):
-        yield worker
+def _products(plan: Plan) -> Worker:
+    return _worker(plan, "products", [json.dumps(dict(plan.settings))], process_environment.ours())
 
 
-@contextmanager
-def _generate(plan: Plan) -> Iterator[Worker]:
+def _generate(plan: Plan) -> Worker:
     setup = {
         "model_folder": str(plan.model_folder),
         "dtype": plan.dtype,
         "device": plan.device,
         "threads": plan.threads,
     }
-    worker = Worker(
-        "transformers generate",
-        "openclaw_rl.evals.serve_bench.generate",
-        [json.dumps(setup)],
-        {**process_environment.others(), "OMP_NUM_THREADS": str(plan.threads)},
-        plan.log,
-    )
-    with closing(worker):
-        yield worker
+    environment = {**process_environment.others(), "OMP_NUM_THREADS": str(plan.threads)}
+    return _worker(plan, "generate", [json.dumps(setup)], environment)
+
+
+def _worker(plan: Plan, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Worker:
+    """A program of this folder, to be closed."""
+    module = f"openclaw_rl.evals.serve_bench.{name}"
+    return Worker(_PROGRAMS[name], module, arguments, environment, plan.log)
 
 
 @contextmanager
