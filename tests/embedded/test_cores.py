@@ -78,6 +78,7 @@ def learner(tmp_path: Path) -> Iterator[Learner]:
 def share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CoreShare]:
     """The server's, on a machine of eight cores; only the thread count is looked at, nothing computes."""
     monkeypatch.setattr(cores, "available_cores", lambda: 8)
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")  # or idle threads would look like missing cores
     before = torch.get_num_threads()
     opened = CoreShare(tmp_path, "server")
     yield opened
@@ -135,6 +136,33 @@ def test_a_limit_caps_the_threads_and_one_is_the_least(
     with single.working():
         assert torch.get_num_threads() == 1
     single.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "spin"),
+    [
+        ({}, True),
+        ({"OMP_WAIT_POLICY": "passive"}, False),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, True),
+        ({"GOMP_SPINCOUNT": "0"}, False),
+        ({"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}, True),
+    ],
+)
+def test_the_user_may_forbid_threads_to_spin(
+    said: dict[str, str], spin: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    assert cores.threads_spin() == spin
+
+
+def test_a_count_that_somebody_else_has_set_is_set_again(share: CoreShare) -> None:
+    with share.working():
+        torch.set_num_threads(1)
+        share.adjust()
+        assert torch.get_num_threads() == 8
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")

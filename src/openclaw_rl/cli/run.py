@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from openclaw_rl import config
+from openclaw_rl import config, process_environment
 from openclaw_rl.cli.flags import (
     ConfigFile,
     DataDir,
@@ -141,6 +141,7 @@ def learn(
         from openclaw_rl.processes.judge import judge as run
     else:
         need_local("learn")
+        process_environment.enter(background=True)
         from openclaw_rl.processes.learn import learn as run
     log_to_terminal()
     if parent is not None:

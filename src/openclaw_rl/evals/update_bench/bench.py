@@ -123,7 +123,7 @@ def _in_turns(
 
 def _measure(name: str, command: list[str], threads: int) -> Found:
     is_ours = command[0] == sys.executable
-    environment = process_environment.ours() if is_ours else process_environment.others()
+    environment = process_environment.ours(background=True) if is_ours else process_environment.others()
     environment |= {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:

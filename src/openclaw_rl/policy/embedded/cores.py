@@ -3,7 +3,7 @@
 PyTorch's threads meet at a barrier in every operation, so two processes with a thread on every core
 make each other many times slower. The server and the learner therefore share the cores: each takes all
 of them while it works alone and half while both work. A lock file held while working tells the other;
-the system drops it if its holder dies. Linux and macOS.
+the system drops it if its holder dies. Of other programs, `Contention` finds out. Linux and macOS.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+
+from openclaw_rl.policy.embedded.contention import Contention
 
 MOST_THREADS = 16
 """More threads than this cost more at the barriers than they compute, for models that fit a CPU."""
@@ -41,6 +43,12 @@ def _quota(cpu_max: Path) -> int:
     except (OSError, ValueError):
         return unlimited
     return unlimited if quota == "max" else math.ceil(int(quota) / int(period))
+
+
+def threads_spin() -> bool:
+    """Whether OpenMP's threads wait at barriers with a core in use, as they do unless the user objects."""
+    spins = os.environ.get("GOMP_SPINCOUNT")
+    return os.environ.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE" if spins is None else spins != "0"
 
 
 @contextmanager
@@ -71,24 +79,28 @@ class CoreShare:
         folder.mkdir(parents=True, exist_ok=True)
         self._mine = _open_lock(folder / f"{worker}.working")
         self._theirs = _open_lock(folder / f"{other}.working")
-        self._set = 0
+        # The learner's passes take seconds: too long to look at the clocks in between.
+        self._contention = Contention() if worker == "server" and threads_spin() else None
 
     @contextmanager
     def working(self) -> Iterator[None]:
         """Tell the other worker that this one is busy, and take this worker's threads."""
         fcntl.flock(self._mine, fcntl.LOCK_EX)
         try:
+            if self._contention:
+                self._contention.begin()
             self.adjust()
             yield
         finally:
             fcntl.flock(self._mine, fcntl.LOCK_UN)
 
     def adjust(self) -> None:
-        """Set PyTorch's thread count for what the other worker does now. A few microseconds."""
+        """Set PyTorch's thread count for what others do now. A few microseconds."""
         threads = self._shared if self._other_works() else self._alone
-        if threads != self._set:
-            torch.set_num_threads(threads)
-            self._set = threads
+        if self._contention:
+            threads = self._contention.threads(threads)
+        # Even if it is the same as before: MKL's count is the whole process's, and others set it too.
+        torch.set_num_threads(threads)
 
     def close(self) -> None:
         os.close(self._mine)

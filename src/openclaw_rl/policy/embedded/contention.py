@@ -1,0 +1,72 @@
+"""How many threads to compute with beside other programs that want the cores.
+
+Threads that spin at barriers use all the time of their cores. What the process's CPU time lacks of that,
+another program has had, and then the thread that all others wait for is often the one without a core:
+several times slower than to compute with fewer threads. Knows no PyTorch and no other process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+WINDOW_SECONDS = 0.1
+"""Cores are counted over at least so long, which is a few steps."""
+
+MISSED_CORES = 0.3
+"""Fewer threads are used when so much of a core was missing. A client on the same machine takes less."""
+
+CROWDED_CORES = 0.1
+"""While so much is missing even of the fewer, it is too early to try all threads again."""
+
+FIRST_REST_SECONDS = 1.0
+LONGEST_REST_SECONDS = 16.0
+"""All threads are tried again after a rest, which doubles each time that it was too early."""
+
+
+class Contention:
+    """Told before each step, decides how many threads it gets."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        cpu_clock: Callable[[], float] = time.process_time,
+    ) -> None:
+        """Both clocks in seconds; `cpu_clock` counts what all threads of the process have used."""
+        self._clock = clock
+        self._cpu_clock = cpu_clock
+        self._in_use = 0
+        self._most: int | None = None
+        self._rest = FIRST_REST_SECONDS
+        self._rests_until = 0.0
+        self.begin()
+
+    def begin(self) -> None:
+        """Work begins after a pause; what was used in the pause says nothing."""
+        self._since, self._used = self._clock(), self._cpu_clock()
+
+    def threads(self, wanted: int) -> int:
+        """For the next step, of `wanted` at most."""
+        now = self._clock()
+        if self._in_use and (elapsed := now - self._since) >= WINDOW_SECONDS:
+            self._conclude(now, had=(self._cpu_clock() - self._used) / elapsed)
+            self.begin()
+        threads = min(wanted, self._most or wanted)
+        if threads != self._in_use:
+            self._in_use = threads
+            self.begin()
+        return threads
+
+    def _conclude(self, now: float, had: float) -> None:
+        """From the cores that the threads have had."""
+        missed = self._in_use - had
+        if self._most is None and missed > MISSED_CORES:
+            self._most = max(1, int(had))
+            self._rests_until = now + self._rest
+            self._rest = min(2 * self._rest, LONGEST_REST_SECONDS)
+        elif self._most is None:
+            self._rest = FIRST_REST_SECONDS
+        elif missed > CROWDED_CORES:
+            self._rests_until = max(self._rests_until, now + FIRST_REST_SECONDS)
+        elif now >= self._rests_until:
+            self._most = None
