@@ -78,6 +78,12 @@ def test_vllm_is_beside_our_server_with_and_without_an_adapter() -> None:
     assert ratios({"vllm": of_passes(found)}) == {"vs_vllm_1": 1.5, "vs_vllm_lora_1": 3.0}
 
 
+def test_beside_a_busy_program_threads_that_spin_are_beside_those_that_sleep() -> None:
+    rates = {"engine": 40, "engine_busy": 30, "sleeping": 20, "sleeping_busy": 24}
+    part = of_passes({name: {8: [at(rate)]} for name, rate in rates.items()})
+    assert ratios({"busy": part}) == {"busy_8": 0.75, "vs_sleeping_8": 2.0, "vs_sleeping_busy_8": 1.25}
+
+
 def test_the_other_parts_have_ratios_of_their_own() -> None:
     reuse = {"long": 4096, "with": {"first_token_ms": 200.0}, "without": {"first_token_ms": 1500.0}}
     learning = {

@@ -68,6 +68,18 @@ def test_the_gateway_is_measured_in_turns_with_the_bare_engine(roomy_model: Path
 
 
 @pytest.mark.slow
+def test_threads_that_spin_are_measured_beside_those_that_sleep(roomy_model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "serve.json"
+    done = bench(tmp_path, roomy_model, "--part", "busy", "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    result = json.loads(file.read_text(encoding="utf-8"))
+    alone, beside = (rate(result, "busy", name, 2) for name in ("engine", "engine_busy"))
+    assert result["ratios"]["busy_2"] == pytest.approx(beside / alone, abs=1e-3)
+    slept = rate(result, "busy", "sleeping_busy", 2)
+    assert result["ratios"]["vs_sleeping_busy_2"] == pytest.approx(beside / slept, abs=1e-3)
+
+
+@pytest.mark.slow
 def test_reuse_learning_and_memory_are_measured(roomy_model: Path, tmp_path: Path) -> None:
     file = tmp_path / "serve.json"
     parts = [word for name in ("reuse", "learning", "memory") for word in ("--part", name)]
@@ -91,7 +103,7 @@ def test_a_part_that_is_none_is_refused_in_one_line(roomy_model: Path, tmp_path:
     assert refused.returncode == 2
     assert refused.stderr == (
         "openclaw-rl: bench serve has no part brakes; "
-        "choose from engine, gateway, reuse, learning, memory, vllm\n"
+        "choose from engine, gateway, reuse, learning, busy, memory, vllm\n"
     )
 
 

@@ -91,7 +91,9 @@ def update(
 def serve(
     part: Annotated[
         list[str] | None,
-        typer.Option(help="engine, gateway, reuse, learning, memory or vllm; repeatable; else all of them."),
+        typer.Option(
+            help="engine, gateway, reuse, learning, busy, memory or vllm; repeatable; else all of them."
+        ),
     ] = None,
     json_file: Json = None,
     compare: Compare = None,

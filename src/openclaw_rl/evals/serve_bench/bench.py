@@ -33,6 +33,7 @@ _MEASURED: dict[str, Callable[[Plan, Steps], Part]] = {
     "gateway": speed.gateway,
     "reuse": reuse.reuse,
     "learning": learning.learning,
+    "busy": speed.busy,
     "memory": sessions.memory,
     "vllm": speed.vllm,
 }

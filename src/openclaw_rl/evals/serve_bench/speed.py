@@ -7,6 +7,8 @@ that a busy moment of the machine meets all.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -47,6 +49,21 @@ class _Engine:
 
     def measure(self, job: Job) -> Pass:
         return _asked(self._worker, job, version=self._version)
+
+
+class _BesideABusyProgram:
+    """A contender while another program keeps a core busy, as a user's own may."""
+
+    def __init__(self, contender: Contender) -> None:
+        self._contender = contender
+
+    def measure(self, job: Job) -> Pass:
+        busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
+            return self._contender.measure(job)
+        finally:
+            busy.kill()
+            busy.wait()
 
 
 class _Other:
@@ -101,6 +118,18 @@ def gateway(plan: Plan, steps: Steps) -> Part:
         return of_passes(found, firsts)
 
 
+def busy(plan: Plan, steps: Steps) -> Part:
+    """Our engine alone and beside a busy program, and both with threads that sleep at barriers."""
+    with steps.part("busy", _turns(plan, 4, plan.over_http)), ExitStack() as running:
+        steps.begin("starting the engine twice")
+        contenders: dict[str, Contender] = {}
+        for name, waits in (("engine", {}), ("sleeping", {"OMP_WAIT_POLICY": "PASSIVE"})):
+            worker = running.enter_context(closing(_bare_engine(plan, waits)))
+            contenders[name] = _Engine(worker, 0)
+            contenders[f"{name}_busy"] = _BesideABusyProgram(contenders[name])
+        return of_passes(in_turns(contenders, plan, plan.over_http, steps))
+
+
 def vllm(plan: Plan, steps: Steps) -> Part:
     """Our server beside vLLM's, both over HTTP, with and without an adapter."""
     with steps.part("vllm", _turns(plan, 4, plan.over_http)), ExitStack() as running:
@@ -144,9 +173,10 @@ def _turns(plan: Plan, contenders: int, streams: Sequence[int]) -> int:
     return contenders * plan.rounds * len(streams)
 
 
-def _bare_engine(plan: Plan) -> Worker:
+def _bare_engine(plan: Plan, more_environment: Mapping[str, str] | None = None) -> Worker:
     settings = {**plan.settings, "data_dir": str(plan.scratch / "engine")}
-    return _worker(plan, "ours", [json.dumps(settings), str(plan.adapter_folder)], process_environment.ours())
+    environment = {**process_environment.ours(), **(more_environment or {})}
+    return _worker(plan, "ours", [json.dumps(settings), str(plan.adapter_folder)], environment)
 
 
 def _products(plan: Plan) -> Worker:

@@ -53,6 +53,7 @@ def ratios(parts: Mapping[str, Part]) -> dict[str, float]:
         "vllm": _of_vllm,
         "reuse": _of_reuse,
         "learning": _of_learning,
+        "busy": _of_busy,
         "memory": _of_memory,
     }
     return {name: ratio for part, found in parts.items() for name, ratio in ratios_of[part](found).items()}
@@ -97,6 +98,14 @@ def _of_learning(part: Part) -> dict[str, float]:
             part["learning"]["tokens_per_second"] / part["alone"]["tokens_per_second"], 3
         ),
         "longest_gap_learning_ms": part["learning"]["longest_gap_ms"],
+    }
+
+
+def _of_busy(part: Part) -> dict[str, float]:
+    return {
+        **_faster(part, "engine_busy", "engine", "busy"),
+        **_faster(part, "engine", "sleeping", "vs_sleeping"),
+        **_faster(part, "engine_busy", "sleeping_busy", "vs_sleeping_busy"),
     }
 
 
