@@ -64,6 +64,10 @@ class VersionState(StrEnum):
     """Its files were deleted to save space; what it was made of stays on record."""
 
 
+SMALLEST_TEMPERATURE = 1e-5
+"""Below it tokens are drawn greedily, as vLLM does too: logits divided by less are no numbers any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How tokens were drawn. Log-probs are always those of the full vocabulary at `temperature`

@@ -58,9 +58,51 @@ def _break_the_config(folder: Path) -> None:
     (folder / CONFIG_FILE).write_text("{", encoding="utf-8")
 
 
-def _empty_the_rank(folder: Path) -> None:
+def _change_the_config(folder: Path, **changes: object) -> None:
     config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
-    (folder / CONFIG_FILE).write_text(json.dumps({**config, "r": None}), encoding="utf-8")
+    (folder / CONFIG_FILE).write_text(json.dumps({**config, **changes}), encoding="utf-8")
+
+
+def _empty_the_rank(folder: Path) -> None:
+    _change_the_config(folder, r=None)
+
+
+def _put_an_infinite_rank(folder: Path) -> None:
+    _change_the_config(folder, r=float("inf"))
+
+
+def _put_an_alpha_beyond_all_floats(folder: Path) -> None:
+    _change_the_config(folder, lora_alpha=10**400)
+
+
+def _put_an_infinite_alpha(folder: Path) -> None:
+    _change_the_config(folder, lora_alpha=float("inf"))
+
+
+def _nest_the_config(folder: Path) -> None:
+    (folder / CONFIG_FILE).write_text("[" * 100_000, encoding="utf-8")
+
+
+def _put_integers(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS_FILE)
+    save_file({name: tensor.to(torch.int8) for name, tensor in tensors.items()}, folder / WEIGHTS_FILE)
+
+
+def _put_floats_that_cannot_be_tested(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS_FILE)
+    save_file(
+        {name: tensor.to(torch.float8_e4m3fn) for name, tensor in tensors.items()}, folder / WEIGHTS_FILE
+    )
+
+
+def _make_it_an_adapter_of_rank_0(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS_FILE)
+    empty = {
+        name: (tensor[:0] if "lora_A" in name else tensor[:, :0]).contiguous()
+        for name, tensor in tensors.items()
+    }
+    save_file(empty, folder / WEIGHTS_FILE)
+    _change_the_config(folder, r=0)
 
 
 def make_it_a_truncated_model(folder: Path) -> None:
@@ -85,6 +127,13 @@ BREAKS = [
     _lose_the_config,
     _break_the_config,
     _empty_the_rank,
+    _put_an_infinite_rank,
+    _put_an_alpha_beyond_all_floats,
+    _put_an_infinite_alpha,
+    _nest_the_config,
+    _put_integers,
+    _put_floats_that_cannot_be_tested,
+    _make_it_an_adapter_of_rank_0,
     make_it_a_truncated_model,
     make_it_a_model_of_fewer_tokens,
     shutil.rmtree,

@@ -91,6 +91,23 @@ def test_a_pause_says_nothing_of_others() -> None:
         assert set(machine.steps(2, WINDOW_SECONDS)) == {2}
 
 
+def test_short_replies_make_a_window_together() -> None:
+    """Each of them ends before anything can be concluded from it alone."""
+    machine = Machine(2, others=1)
+
+    def reply() -> int:
+        machine.now += 0.5
+        machine.contention.begin()
+        threads = machine.step(2)
+        machine.contention.end()
+        return threads
+
+    assert [reply() for _ in range(8)][-1] == 1
+    machine.others = 0
+    machine.now += LONGEST_REST_SECONDS
+    assert [reply() for _ in range(8)][-1] == 2
+
+
 def test_never_more_threads_than_wanted() -> None:
     machine = Machine(16, others=2)
     machine.steps(16, 1)

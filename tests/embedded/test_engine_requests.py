@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 from pathlib import Path
 
 import pytest
 from engine_runs import (
     GREEDY,
     PlainModel,
+    Reply,
     StartEngine,
     ask,
     collect,
@@ -19,6 +21,8 @@ from engine_runs import (
 from tiny_model import CONTEXT
 
 from openclaw_rl.model import Sampling
+from openclaw_rl.policy.embedded.arena import Arena
+from openclaw_rl.policy.embedded.cores import CoreShare
 from openclaw_rl.policy.embedded.engine import EmbeddedEngine
 from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.policy.engine import EngineBusyError, EngineError, PromptTooLongError
@@ -90,10 +94,98 @@ def test_a_cancelled_request_makes_room_for_one_that_waits(start_engine: StartEn
     assert engine.sampled_tokens < 400
 
 
-def test_a_step_that_fails_ends_its_requests_and_not_the_engine(engine: EmbeddedEngine) -> None:
+def test_a_step_that_fails_ends_its_requests_and_not_the_engine(
+    engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken:
+        def roll(self) -> float:
+            raise ArithmeticError
+
+    monkeypatch.setattr("openclaw_rl.policy.embedded.engine.Dice", lambda _: Broken())
     with pytest.raises(EngineError, match="failed"):
-        ask(engine, (5, 10**6, 5), GREEDY)
+        ask(engine, prompt(5), Sampling(max_tokens=5))
+    monkeypatch.undo()
     assert len(ask(engine, prompt(5), GREEDY).token_ids) == 24
+
+
+UNFIT = [
+    ((5, -1), GREEDY),
+    ((5, 10**6), GREEDY),
+    (prompt(5), Sampling(temperature=1e-38)),
+    (prompt(5), Sampling(temperature=-1)),
+    (prompt(5), Sampling(temperature=float("nan"))),
+    (prompt(5), Sampling(temperature=float("inf"))),
+    (prompt(5), Sampling(top_p=0)),
+    (prompt(5), Sampling(top_k=-1)),
+    (prompt(5), Sampling(max_tokens=0)),
+    (prompt(5), Sampling(top_logprobs=-1)),
+]
+
+
+@pytest.mark.parametrize(("tokens", "sampling"), UNFIT)
+def test_a_request_that_would_spoil_a_step_for_all_is_refused_alone(
+    engine: EmbeddedEngine, tokens: tuple[int, ...], sampling: Sampling
+) -> None:
+    async def beside_another() -> Reply:
+        running = engine.generate(prompt(6), GREEDY)
+        with pytest.raises(EngineError):
+            await collect(engine.generate(tokens, sampling))
+        return await collect(running)
+
+    assert len(asyncio.run(beside_another()).token_ids) == 24
+
+
+def test_a_failure_while_rows_are_moved_leaves_nobody_waiting(
+    start_engine: StartEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = start_engine(max_concurrent=2)
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Arena, "move", fail)
+
+    async def two() -> list[Reply | BaseException]:
+        short = engine.generate(prompt(4), Sampling(temperature=0, max_tokens=2))
+        long = engine.generate(prompt(5), GREEDY)
+        return await asyncio.gather(collect(short), collect(long), return_exceptions=True)
+
+    failed = asyncio.run(asyncio.wait_for(two(), 30))
+    assert all(isinstance(one, EngineError) for one in failed)
+    monkeypatch.undo()
+    assert len(ask(engine, prompt(5), GREEDY).token_ids) == 24
+
+
+def test_cores_that_cannot_be_shared_in_a_step_fail_its_requests_and_not_the_engine(
+    engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adjust, calls = CoreShare.adjust, count()
+
+    def fail_once(share: CoreShare) -> None:
+        if next(calls) == 1:
+            raise OSError("no locks available")
+        adjust(share)
+
+    monkeypatch.setattr(CoreShare, "adjust", fail_once)
+    with pytest.raises(EngineError, match="failed"):
+        ask(engine, prompt(5), GREEDY)
+    assert len(ask(engine, prompt(5), GREEDY).token_ids) == 24
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_engine_whose_thread_has_ended_refuses_instead_of_hanging(
+    engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: CoreShare) -> None:
+        raise OSError("no locks available")
+
+    async def one() -> Reply:
+        return await asyncio.wait_for(collect(engine.generate(prompt(5), GREEDY)), 30)
+
+    monkeypatch.setattr(CoreShare, "working", fail)
+    for _ in range(2):
+        with pytest.raises(EngineError, match="clos"):
+            asyncio.run(one())
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(temperature=0.7, max_tokens=24, seed=9)])

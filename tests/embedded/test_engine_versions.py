@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -236,6 +237,54 @@ def test_a_publication_that_nobody_waits_for_any_more_does_not_end_serving(
 
     asyncio.run(cancel_at_every_moment())
     assert len(ask(engine, prompt(5), GREEDY).token_ids) == 24
+
+
+def test_a_version_that_several_ask_for_at_once_is_read_once(
+    engine: EmbeddedEngine, network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = written_version(network, tmp_path, 1)
+    read: list[Path] = []
+    load = Adapter.load
+
+    def slowly(folder: Path, layers: Any) -> Adapter:
+        read.append(folder)
+        time.sleep(0.2)
+        return load(folder, layers)
+
+    monkeypatch.setattr(Adapter, "load", slowly)
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*(engine.publish(version, serve=bool(n % 2)) for n in range(6)))
+
+    asyncio.run(all_at_once())
+    assert read == [tmp_path / "000001"]
+    assert engine.serving_version == 1
+
+
+def test_whole_models_that_are_asked_for_at_once_are_read_one_after_another(
+    engine: EmbeddedEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = [version_at(save_model(tmp_path / f"{n:06d}", llama()), n) for n in (1, 2, 3)]
+    at_once: list[int] = [0, 0]
+    load = Network.load
+
+    def watched(*arguments: Any, **named: Any) -> Network:
+        at_once[0] += 1
+        at_once[1] = max(at_once)
+        try:
+            return load(*arguments, **named)
+        finally:
+            at_once[0] -= 1
+
+    monkeypatch.setattr(Network, "load", watched)
+
+    async def publish_all() -> None:
+        await asyncio.gather(*(engine.publish(version, serve=False) for version in versions))
+
+    asyncio.run(publish_all())
+    assert at_once == [0, 1]
+    for version in versions:
+        assert len(ask(engine, prompt(5), GREEDY, version=version.number).token_ids) == 24
 
 
 def test_a_fresh_adapter_changes_nothing_and_survives_its_file(network: Network, tmp_path: Path) -> None:

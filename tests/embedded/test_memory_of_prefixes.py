@@ -41,7 +41,7 @@ def test_prefixes_that_come_and_go_leave_nothing_behind() -> None:
                 fill(arena, row, length)
             for row, length in enumerate(lengths):
                 saved = arena.copy_out(row, length)
-                assert all(part.eq(1).all() for pair in saved for part in pair)
+                assert all(part.eq(1).all() for part in saved.parts())
                 cache.add(0, [chance.randrange(1000) for _ in range(length)], saved)
             arena.release()
         occupied.append(now_bytes() - before)
@@ -71,7 +71,7 @@ def test_what_is_in_use_survives_when_rows_grow() -> None:
     arena.reserve(10, 2)
     fill(arena, 1, 10)
     arena.reserve(1000, 3)
-    [(keys, values), *_] = arena.copy_out(1, 12)
+    keys, values, *_ = arena.copy_out(1, 12).parts()
     for part in (keys, values):
         assert part[:, :10].eq(1).all()
         assert part[:, 10:].eq(0).all()

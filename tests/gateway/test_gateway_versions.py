@@ -116,6 +116,30 @@ def test_a_version_that_cannot_be_loaded_just_now_is_tried_again(
     assert gateway.chat(user("q")).policy_version == 1
 
 
+def test_after_a_restart_the_version_that_served_serves_while_a_newer_one_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("openclaw_rl.gateway.background.RETRY_SECONDS", 0.05)
+    store = Store.open(tmp_path / "store.sqlite")
+    write_version(store, 1)
+    assert store.learning.mark_serving(1)
+    write_version(store, 2)
+    engine = ScriptedEngine(byte_template())
+    engine.failing_publications = 1
+    publish = engine.publish
+    seen: list[int] = []
+
+    async def noted(version: PolicyVersion, *, serve: bool = True) -> None:
+        await publish(version, serve=serve)
+        seen.append(version.number)
+
+    monkeypatch.setattr(engine, "publish", noted)
+    with running_gateway(tmp_path, store=store, engine=engine) as gateway:
+        eventually(lambda: state_of(gateway, 2) is VersionState.SERVING)
+        assert seen == [1, 2]
+        assert gateway.chat(user("q")).policy_version == 2
+
+
 def test_a_rollback_is_followed(gateway: RunningGateway) -> None:
     write_version(gateway.store, 1)
     eventually(lambda: state_of(gateway, 1) is VersionState.SERVING)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from openclaw_rl.config import SamplingSettings
-from openclaw_rl.model import Message, Sampling, Tool
+from openclaw_rl.model import SMALLEST_TEMPERATURE, Message, Sampling, Tool
 from openclaw_rl.policy.grammars import ReplyForm
 
 MAX_CHOICES = 8
@@ -60,9 +60,10 @@ class CompletionRequest:
     def sampling(self, defaults: SamplingSettings, room: int, choice: int = 0, grammar: str = "") -> Sampling:
         """How to draw the tokens of one choice; `room` is how many the context leaves for them."""
         top_p = defaults.top_p if self.top_p is None else self.top_p
+        temperature = defaults.temperature if self.temperature is None else self.temperature
         wanted = defaults.max_tokens if self.max_tokens is None else self.max_tokens
         return Sampling(
-            temperature=defaults.temperature if self.temperature is None else self.temperature,
+            temperature=temperature if temperature >= SMALLEST_TEMPERATURE else 0.0,
             # OpenAI allows 0, which keeps the likeliest token alone.
             top_p=max(top_p, _SMALLEST_TOP_P),
             top_k=max(self.top_k or 0, 0),

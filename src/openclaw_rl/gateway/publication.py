@@ -8,11 +8,12 @@ loaded just now is tried again. Knows no weights.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 from anyio import to_thread
 
 from openclaw_rl.model import PolicyVersion, VersionState
-from openclaw_rl.policy.engine import BadVersionError, PolicyEngine
+from openclaw_rl.policy.engine import BadVersionError, EngineError, PolicyEngine
 from openclaw_rl.store import Store
 
 log = logging.getLogger(__name__)
@@ -29,12 +30,24 @@ class Publication:
         """Serve the newest version that the engine accepts.
 
         Raises EngineError when a version may be good and cannot be loaded now, or when even the base,
-        which is never rejected, is refused.
+        which is never rejected, is refused. After a restart the version that served before serves meanwhile.
         """
         newest = await to_thread.run_sync(self._learning.newest_good_version)
-        while not await self._serve(newest):
-            newest = await to_thread.run_sync(self._learning.newest_good_version)
+        try:
+            while not await self._serve(newest):
+                newest = await to_thread.run_sync(self._learning.newest_good_version)
+        except EngineError:
+            if not self.ready:
+                await self._serve_as_before()
+            raise
         self.ready = True
+
+    async def _serve_as_before(self) -> None:
+        before = await to_thread.run_sync(self._learning.serving_version)
+        if before is not None:
+            with suppress(EngineError):
+                await self._engine.publish(before)
+                self.ready = True
 
     async def _serve(self, version: PolicyVersion) -> bool:
         if version.number != self._engine.serving_version:

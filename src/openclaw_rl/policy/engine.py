@@ -6,11 +6,12 @@ knows text, messages, HTTP or weights; text is made from tokens by `chat_templat
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from openclaw_rl.model import PolicyVersion, Sampling
+from openclaw_rl.model import SMALLEST_TEMPERATURE, PolicyVersion, Sampling
 
 FinishReason = Literal["stop", "length"]
 
@@ -154,6 +155,19 @@ def room_for_reply(prompt_ids: tuple[int, ...], context_length: int) -> int:
     if len(prompt_ids) >= context_length:
         raise PromptTooLongError(len(prompt_ids), context_length)
     return context_length - len(prompt_ids)
+
+
+def check_sampling(sampling: Sampling) -> None:
+    """What no engine can draw by. Raises EngineError, for the gateway has let no such request pass."""
+    fits = (
+        (sampling.temperature == 0 or SMALLEST_TEMPERATURE <= sampling.temperature < math.inf)
+        and 0 < sampling.top_p <= 1
+        and sampling.top_k >= 0
+        and sampling.max_tokens >= 1
+        and sampling.top_logprobs >= 0
+    )
+    if not fits:
+        raise EngineError(f"no token can be drawn by {sampling}")
 
 
 def check_scored(prompt_ids: tuple[int, ...], reply_ids: tuple[int, ...], context_length: int) -> None:

@@ -94,7 +94,9 @@ class Adapter:
         """
         config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
         tensors = load_file(folder / WEIGHTS_FILE)
-        rank = int(config["r"])
+        rank, alpha = int(config["r"]), float(config["lora_alpha"])
+        if rank < 1 or not math.isfinite(alpha):
+            raise ValueError(f"{folder.name}: rank {rank} and alpha {alpha} are no adapter's")
         factors: Factors = {}
         for name, layer in layers.items():
             down = tensors.pop(f"{_PREFIX}{name}.lora_A.weight", None)
@@ -103,9 +105,11 @@ class Adapter:
                 raise MisfitError(f"{folder.name}: no factors for layer {name}")
             if down.shape != (rank, layer.in_features) or up.shape != (layer.out_features, rank):
                 raise MisfitError(f"{folder.name}: factors of {name} do not fit the model")
+            if not (down.is_floating_point() and up.is_floating_point()):
+                raise ValueError(f"{folder.name}: factors of {name} are {down.dtype}, {up.dtype}")
             if not (down.isfinite().all() and up.isfinite().all()):
                 raise ValueError(f"{folder.name}: factors of {name} are not finite")
             factors[name] = (down, up)
         if tensors:
             raise MisfitError(f"{folder.name}: {len(tensors)} tensors are of layers that are not there")
-        return cls(factors, rank, float(config["lora_alpha"]))
+        return cls(factors, rank, alpha)

@@ -6,7 +6,7 @@ Rows grow by doubling. Knows nothing of requests, versions or tokens; the schedu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -31,6 +31,28 @@ class Span:
         return self.start + self.length
 
 
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """Keys and values of one row of an arena.
+
+    One tensor for all layers: two for each of them, in thousands of rows that come and go, leave malloc's
+    memory in pieces that grow with every session.
+    """
+
+    numbers: torch.Tensor
+    tokens: int
+    shapes: tuple[tuple[int, int], ...]
+    """(kv_heads, head_dim) of the first layer's keys, its values, the second layer's keys and so on."""
+
+    def parts(self) -> Iterator[torch.Tensor]:
+        """[kv_heads, tokens, head_dim] each, in the order of `shapes`."""
+        at = 0
+        for heads, width in self.shapes:
+            end = at + heads * self.tokens * width
+            yield self.numbers[at:end].view(heads, self.tokens, width)
+            at = end
+
+
 class Arena:
     """Storage of [rows, kv_heads, capacity, head_dim] keys and values for each layer, made on first use."""
 
@@ -39,6 +61,7 @@ class Arena:
         self._in_use = 0
         self._capacity = 0
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._shapes: tuple[tuple[int, int], ...] = ()  # all that is saved shares it
 
     @property
     def capacity(self) -> int:
@@ -100,21 +123,22 @@ class Arena:
             keys[target, :, :tokens] = keys[source, :, :tokens]
             values[target, :, :tokens] = values[source, :, :tokens]
 
-    def copy_out(self, row: int, tokens: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """The first `tokens` of a row, layer by layer, in memory of their own that is freed as one."""
+    def copy_out(self, row: int, tokens: int) -> Saved:
+        """The first `tokens` of a row, in memory of their own that is freed as one."""
         parts = [stored[row, :, :tokens] for _, layer in sorted(self._layers.items()) for stored in layer]
-        room = pages.zeros((sum(part.numel() for part in parts),), parts[0])
-        copies, at = [], 0
-        for part in parts:
-            copies.append(room[at : at + part.numel()].view(part.shape).copy_(part))
-            at += part.numel()
-        return list(zip(copies[::2], copies[1::2], strict=True))
+        shapes = tuple((part.shape[0], part.shape[2]) for part in parts)
+        if shapes != self._shapes:
+            self._shapes = shapes
+        saved = Saved(pages.zeros((sum(part.numel() for part in parts),), parts[0]), tokens, self._shapes)
+        for room, part in zip(saved.parts(), parts, strict=True):
+            room.copy_(part)
+        return saved
 
-    def copy_in(self, row: int, saved: Sequence[tuple[torch.Tensor, torch.Tensor]], tokens: int) -> None:
+    def copy_in(self, row: int, saved: Saved, tokens: int) -> None:
         """Put back the first `tokens` of what `copy_out` gave."""
-        for layer, (key, value) in enumerate(saved):
-            span = [Span(row, 0, tokens)]
-            self.write(layer, span, key[:, :tokens], value[:, :tokens])
+        parts = saved.parts()
+        for layer, (key, value) in enumerate(zip(parts, parts, strict=True)):
+            self.write(layer, [Span(row, 0, tokens)], key[:, :tokens], value[:, :tokens])
 
     def _grown(self, stored: torch.Tensor, capacity: int) -> torch.Tensor:
         larger = pages.zeros((*stored.shape[:2], capacity, stored.shape[-1]), stored)

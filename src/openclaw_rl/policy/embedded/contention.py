@@ -39,34 +39,45 @@ class Contention:
         self._most: int | None = None
         self._rest = FIRST_REST_SECONDS
         self._rests_until = 0.0
+        self._worked = self._used = 0.0
         self.begin()
 
     def begin(self) -> None:
-        """Work begins after a pause; what was used in the pause says nothing."""
-        self._since, self._used = self._clock(), self._cpu_clock()
+        """Work begins; what the process uses in a pause says nothing."""
+        self._now, self._cpu_now = self._clock(), self._cpu_clock()
+
+    def end(self) -> None:
+        """A pause begins. Short replies make a window together."""
+        self._look()
 
     def threads(self, wanted: int) -> int:
         """For the next step, of `wanted` at most."""
-        now = self._clock()
-        if self._in_use and (elapsed := now - self._since) >= WINDOW_SECONDS:
-            self._conclude(now, had=(self._cpu_clock() - self._used) / elapsed)
-            self.begin()
+        self._look()
         threads = min(wanted, self._most or wanted)
         if threads != self._in_use:
             self._in_use = threads
-            self.begin()
+            self._worked = self._used = 0.0
         return threads
 
-    def _conclude(self, now: float, had: float) -> None:
+    def _look(self) -> None:
+        now, cpu_now = self._now, self._cpu_now
+        self.begin()
+        self._worked += self._now - now
+        self._used += self._cpu_now - cpu_now
+        if self._worked >= WINDOW_SECONDS:
+            self._conclude(had=self._used / self._worked)
+            self._worked = self._used = 0.0
+
+    def _conclude(self, had: float) -> None:
         """From the cores that the threads have had."""
         missed = self._in_use - had
         if self._most is None and missed > MISSED_CORES:
             self._most = max(1, int(had))
-            self._rests_until = now + self._rest
+            self._rests_until = self._now + self._rest
             self._rest = min(2 * self._rest, LONGEST_REST_SECONDS)
         elif self._most is None:
             self._rest = FIRST_REST_SECONDS
         elif missed > CROWDED_CORES:
-            self._rests_until = max(self._rests_until, now + FIRST_REST_SECONDS)
-        elif now >= self._rests_until:
+            self._rests_until = max(self._rests_until, self._now + FIRST_REST_SECONDS)
+        elif self._now >= self._rests_until:
             self._most = None

@@ -91,6 +91,8 @@ class CoreShare:
                 self._contention.begin()
             self.adjust()
             yield
+            if self._contention:
+                self._contention.end()
         finally:
             fcntl.flock(self._mine, fcntl.LOCK_UN)
 

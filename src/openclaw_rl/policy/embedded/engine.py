@@ -32,6 +32,7 @@ from openclaw_rl.policy.engine import (
     EngineError,
     SampledToken,
     UnknownVersionError,
+    check_sampling,
     check_scored,
     room_for_reply,
 )
@@ -93,11 +94,13 @@ class EmbeddedEngine:
         self._cores = cores
         self._serving = Weights(0, network, None)
         self._loaded: OrderedDict[int, Weights] = OrderedDict({0: self._serving})
+        self._untested: dict[int, Weights] = {}
+        self._reading = threading.Lock()  # transformers loads one model at a time, or breaks all later ones
         self._changed = threading.Condition()
         self._jobs: list[tuple[Callable[[], None], Future[None]]] = []
         self._outbox: list[tuple[EmbeddedGeneration, SampledToken | EngineError]] = []
         self._generations: dict[Running, EmbeddedGeneration] = {}
-        self._closing = False
+        self._closing = self._shut_down = False
         self._thread = threading.Thread(target=self._run, name="embedded-engine", daemon=True)
         self._thread.start()
 
@@ -130,6 +133,8 @@ class EmbeddedEngine:
         self, prompt_ids: tuple[int, ...], sampling: Sampling, version: int | None = None
     ) -> EmbeddedGeneration:
         room = room_for_reply(prompt_ids, self.context_length)
+        check_sampling(sampling)
+        self._check_ids(prompt_ids)
         with self._changed:
             weights = self._weights_for(version)
             if self._scheduler.unfinished >= self._most_unfinished:
@@ -159,6 +164,7 @@ class EmbeddedEngine:
         version: int | None = None,
     ) -> tuple[SampledToken, ...]:
         check_scored(prompt_ids, reply_ids, self.context_length)
+        self._check_ids(prompt_ids + reply_ids)
         with self._changed:
             weights = self._weights_for(version)
         found: list[SampledToken] = []
@@ -189,13 +195,18 @@ class EmbeddedEngine:
     def shut_down(self) -> None:
         """Stop the engine's thread; requests that still run get an EngineError. Once is enough."""
         with self._changed:
-            if self._closing:
+            if self._shut_down:
                 return
-            self._closing = True
+            self._shut_down = self._closing = True
             self._changed.notify()
         self._thread.join()
         self._grammars.close()
         self._cores.close()
+
+    def _check_ids(self, token_ids: tuple[int, ...]) -> None:
+        """One request's tokens must not end the step that it shares with others. Raises EngineError."""
+        if min(token_ids) < 0 or max(token_ids) >= self._network.vocabulary:
+            raise EngineError(f"there are tokens outside the vocabulary of {self._network.vocabulary}")
 
     def _weights_for(self, version: int | None) -> Weights:
         """What a request computes with that names `version`; with the lock held."""
@@ -207,9 +218,14 @@ class EmbeddedEngine:
         return weights
 
     def _load_weights(self, version: PolicyVersion) -> Weights:
-        weights = verified_weights(self._home, version)
-        with without_helpers():
-            return self._read(version.number, weights)
+        """Once for everyone who asks for this version before it is installed."""
+        number = version.number
+        with self._reading, without_helpers():
+            found = self._loaded.get(number) or self._untested.get(number)
+            if found is None:
+                found = self._read(number, verified_weights(self._home, version))
+                self._untested[number] = found
+            return found
 
     def _read(self, number: int, weights: Path) -> Weights:
         folder = weights.parent
@@ -223,9 +239,13 @@ class EmbeddedEngine:
     # Below: the engine's thread.
 
     def _install(self, weights: Weights, *, serve: bool) -> None:
-        """Test the weights and let requests have them."""
+        """Test the weights and let requests have them; what is loaded of this version stays."""
+        weights = self._loaded.get(weights.version, weights)
         if weights.version not in self._loaded:
-            scoring.test(weights, self._network.vocabulary)
+            try:
+                scoring.test(weights, self._network.vocabulary)
+            finally:
+                self._untested.pop(weights.version, None)
         with self._changed:
             self._loaded[weights.version] = weights
             self._loaded.move_to_end(weights.version)
@@ -252,17 +272,21 @@ class EmbeddedEngine:
             self._generations.pop(running, None)
 
     def _run(self) -> None:
-        while not self._closing:
+        try:
+            while not self._closing:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closing or self._jobs or self._scheduler.has_work)
+                with self._cores.working():
+                    while not self._closing and (self._jobs or self._scheduler.has_work):
+                        self._run_jobs()
+                        self._step()
+        finally:  # also after an error, which says itself: whoever waited would wait for ever
             with self._changed:
-                self._changed.wait_for(lambda: self._closing or self._jobs or self._scheduler.has_work)
-            with self._cores.working():
-                while not self._closing and (self._jobs or self._scheduler.has_work):
-                    self._run_jobs()
-                    self._step()
-        self._fail_all(EngineError("the engine was closed"))
-        for _, future in self._jobs:
-            if future.set_running_or_notify_cancel():
-                future.set_exception(EngineError("the engine was closed"))
+                self._closing = True
+            self._fail_all(EngineError("the engine was closed"))
+            for _, future in self._jobs:
+                if future.set_running_or_notify_cancel():
+                    future.set_exception(EngineError("the engine was closed"))
 
     def _run_jobs(self) -> None:
         with self._changed:
@@ -283,8 +307,8 @@ class EmbeddedEngine:
                 future.set_result(None)
 
     def _step(self) -> None:
-        self._cores.adjust()
         try:
+            self._cores.adjust()
             self._scheduler.step()
         except Exception:  # a process boundary: one bad step must not end serving
             log.exception("a forward pass failed; its requests are given up")

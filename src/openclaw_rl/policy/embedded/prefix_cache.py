@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
-Saved = Sequence[tuple[torch.Tensor, torch.Tensor]]
+from openclaw_rl.policy.embedded.arena import Saved
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class PrefixCache:
         while self.tokens > self._budget:
             self._drop(next(iter(self._entries)))
 
-    def longest(self, version: int, token_ids: Sequence[int]) -> tuple[int, Saved]:
+    def longest(self, version: int, token_ids: Sequence[int]) -> tuple[int, Saved | None]:
         """How many leading tokens are known under this version, and what was saved for them."""
         tokens = np.asarray(token_ids, dtype=np.int32)
         best_length, best_key = 0, None
@@ -54,7 +53,7 @@ class PrefixCache:
             if entry.version == version and (length := _common(entry.token_ids, tokens)) > best_length:
                 best_length, best_key = length, key
         if best_key is None:
-            return 0, ()
+            return 0, None
         self._entries.move_to_end(best_key)
         return best_length, self._entries[best_key].saved
 

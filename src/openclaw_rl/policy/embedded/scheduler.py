@@ -139,7 +139,7 @@ class Scheduler:
             known = min(known, len(sequence.token_ids) - 1)
             # At once for the whole prompt: room that grows with each chunk would be copied each time.
             self._arena.reserve(len(sequence.token_ids), len(self.active))
-            if known:
+            if saved and known:
                 self._arena.copy_in(sequence.row, saved, known)
                 sequence.computed = known
             self.counters.reused_tokens += known
@@ -230,8 +230,9 @@ class Scheduler:
             known = sequence.token_ids[: sequence.computed]
             saved = self._arena.copy_out(sequence.row, sequence.computed)
             self._prefixes.add(sequence.weights.version, known, saved)
-        last = self.active.pop()
+        last = self.active[-1]
         if last is not sequence:
             self._arena.move(last.row, sequence.row, last.computed)
             last.row = sequence.row
             self.active[last.row] = last
+        self.active.pop()  # last of all: whoever is in no list can be given up by nobody

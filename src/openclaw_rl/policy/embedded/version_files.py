@@ -19,6 +19,18 @@ from openclaw_rl.policy.engine import BadVersionError, EngineError
 
 MODEL_FILE = "model.safetensors"
 
+_AT_FAULT = (
+    FileNotFoundError,
+    ValueError,
+    ArithmeticError,
+    KeyError,
+    TypeError,
+    RecursionError,
+    NotImplementedError,
+    SafetensorError,
+)
+"""What is raised for files that will be no better the next time."""
+
 
 def weights_file(folder: Path) -> Path:
     """The adapter's if there is one, else the whole model's."""
@@ -59,7 +71,7 @@ def reading(version: PolicyVersion) -> Iterator[None]:
     """
     try:
         yield
-    except (FileNotFoundError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except _AT_FAULT as error:
         raise BadVersionError(f"version {version.number} cannot be loaded: {error}") from error
     except OSError as error:  # too many open files
         raise EngineError(f"version {version.number} cannot be loaded now: {error}") from error
