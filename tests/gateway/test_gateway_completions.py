@@ -80,6 +80,14 @@ def test_the_store_holds_exactly_what_was_sampled(gateway: RunningGateway) -> No
     assert turn.kind_reason == "nothing marks it as a helper call"
 
 
+@pytest.mark.parametrize(("asked", "drawn_at"), [(1e-50, 0), (1e-38, 0), (9e-6, 0), (1e-5, 1e-5)])
+def test_a_temperature_next_to_nothing_is_none(
+    gateway: RunningGateway, asked: float, drawn_at: float
+) -> None:
+    """Logits divided by it would be no numbers, for everybody in that step."""
+    assert gateway.chat(user("hi"), temperature=asked).sampling.temperature == drawn_at
+
+
 def test_null_means_absent_and_defaults_come_from_the_settings(gateway: RunningGateway) -> None:
     optional = (
         "tools tool_choice temperature top_p top_k max_tokens max_completion_tokens stop seed n stream "
