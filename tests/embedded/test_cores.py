@@ -145,13 +145,15 @@ def test_a_limit_caps_the_threads_and_one_is_the_least(
         ({"OMP_WAIT_POLICY": "passive"}, False),
         ({"OMP_WAIT_POLICY": "ACTIVE"}, True),
         ({"GOMP_SPINCOUNT": "0"}, False),
+        ({"KMP_BLOCKTIME": "0"}, False),
+        ({"KMP_BLOCKTIME": "200"}, True),
         ({"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}, True),
     ],
 )
 def test_the_user_may_forbid_threads_to_spin(
     said: dict[str, str], spin: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in said.items():
         monkeypatch.setenv(name, value)

@@ -47,8 +47,8 @@ def _quota(cpu_max: Path) -> int:
 
 def threads_spin() -> bool:
     """Whether OpenMP's threads wait at barriers with a core in use, as they do unless the user objects."""
-    spins = os.environ.get("GOMP_SPINCOUNT")
-    return os.environ.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE" if spins is None else spins != "0"
+    chosen = [os.environ[name] for name in ("GOMP_SPINCOUNT", "KMP_BLOCKTIME") if name in os.environ]
+    return "0" not in chosen if chosen else os.environ.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE"
 
 
 @contextmanager
