@@ -131,7 +131,7 @@ def _show(result: Mapping[str, Any], console: Console) -> None:
         table.add_row(name, f"{found:.2g}" if isinstance(found, float) else str(found), wanted)
     console.print(table)
     console.print(
-        f"{result['replies']} replies; a log-prob is a version's if it differs by {result['tolerance']} at most",
+        f"{result['replies']} replies; a log-prob may differ by {result['tolerance']}",
         markup=False,
     )
     for error in result["first_errors"]:
