@@ -98,7 +98,7 @@ class Doctor:
                 name,
                 "failed",
                 f"{self._url} cannot be reached ({type(error).__name__})",
-                "start `openclaw-rl up`, or give the right --url",
+                "start `openclaw-rl up`, or give the right --url or --data-dir",
             )
         except (ValueError, LookupError, TypeError):
             return Check(name, "failed", "the answer has a form that it should not have", "is it our server?")
@@ -171,7 +171,7 @@ class Doctor:
         if lost:
             raise _FailedError(f"{len(lost)} of {len(self._turns)} turns are not in the store", "see its log")
         states = sorted({listed[turn] for turn in self._turns})
-        return f"{len(self._turns)} turns in the store, as {' and '.join(states)}"
+        return f"doctor's own {len(self._turns)} turns are in the store, as {' and '.join(states)}"
 
     def _reported(self) -> Iterator[Check]:
         """What the judge and the learner last said of themselves, and what the next update waits for."""

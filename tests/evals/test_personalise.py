@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
 from openclaw_rl.cli.measure import personalise
 from openclaw_rl.config import ConfigError
-from openclaw_rl.evals.personalise import report, table
+from openclaw_rl.evals.personalise import bench, report, table
 from openclaw_rl.evals.personalise.bench import Bench
 from openclaw_rl.evals.personalise.conversations import sessions_until_pleased
 from openclaw_rl.evals.personalise.frozen import UNRELATED, Frozen
@@ -162,8 +166,8 @@ def test_runs_that_never_got_there_count_as_the_most_sessions() -> None:
 
 
 def test_finished_runs_are_not_wanted_again_and_seeds_are_the_outer_loop(tmp_path: Path) -> None:
-    bench = Bench(["student", "brief"], ["base", "hybrid", "opd"], range(2), 16, tmp_path, tmp_path, {})
-    wanted = [(one.seed, one.persona.name, one.method.name) for one in bench.wanted()]
+    wide = Bench(["student", "brief"], ["base", "hybrid", "opd"], range(2), 16, tmp_path, tmp_path, {})
+    wanted = [(one.seed, one.persona.name, one.method.name) for one in wide.wanted()]
     assert wanted == [
         (0, "student", "base"),
         (0, "student", "hybrid"),
@@ -177,8 +181,37 @@ def test_finished_runs_are_not_wanted_again_and_seeds_are_the_outer_loop(tmp_pat
         (1, "brief", "opd"),
     ]
     RUN.save(tmp_path)
-    missing = [(one.seed, one.persona.name, one.method.name) for one in bench.missing()]
+    missing = [(one.seed, one.persona.name, one.method.name) for one in wide.missing()]
     assert missing == [one for one in wanted if one != (0, "student", "hybrid")]
+
+
+class ShortRun:
+    """Does what a run says of itself, and nothing else."""
+
+    def __init__(self, plan: Plan, folder: Path, progress: Progress, say: Callable[[str], None]) -> None:
+        self._progress = progress
+
+    def run(self) -> RunFile:
+        for doing, updates in (("talking", 3), ("measuring after update 4", 4)):
+            self._progress.doing, self._progress.updates, self._progress.turns = doing, updates, 16 * updates
+            time.sleep(0.3)
+        return RUN
+
+
+def test_a_run_says_in_a_log_file_what_it_does_as_each_step_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(bench, "Run", ShortRun)
+    monkeypatch.setattr(bench, "WATCH_SECONDS", 0.02)
+    monkeypatch.setattr(bench, "Console", lambda: Console(file=out, width=80))
+    monkeypatch.setattr(bench.model_files, "resolve", lambda *_: tmp_path)
+    Bench(["student"], ["hybrid"], [0], 4, tmp_path / "runs", tmp_path, {}).run(None)
+    told = [line for line in out.getvalue().splitlines() if line.startswith("run 1 of 1: ")]
+    assert told == [
+        "run 1 of 1: student hybrid seed 0, talking, 3 of 4 updates, 48 turns",
+        "run 1 of 1: student hybrid seed 0, measuring after update 4, 4 of 4 updates, 64 turns",
+    ]
 
 
 def test_the_table_is_written_from_the_run_files(tmp_path: Path) -> None:

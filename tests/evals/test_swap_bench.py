@@ -11,7 +11,7 @@ import torch
 from openclaw_rl.config import LearnSettings
 from openclaw_rl.evals.random_versions import RandomVersions, record
 from openclaw_rl.evals.serve_bench.http_streams import Streamed
-from openclaw_rl.evals.swap_bench.bench import summary
+from openclaw_rl.evals.swap_bench.bench import summary, wrong
 from openclaw_rl.evals.swap_bench.traffic import Seen
 from openclaw_rl.evals.swap_bench.verify import OTHERS_EVERY, TOLERANCES, Verified, verify
 from openclaw_rl.learn.batch import Scored
@@ -120,5 +120,11 @@ def test_what_is_wrong_is_counted() -> None:
     assert said["errors"] == 1
     assert said["mixed_versions"] == 1
     assert (said["under_other_versions"], said["indistinguishable"]) == (2, 1)
+    assert wrong(said) == [
+        "chats that ended in an error: 1",
+        "replies that are not of the version that they name: 1",
+        "replies that the version before or after would have given as well: 1",
+    ]
+    assert wrong(summary(Seen(chats=3), found[:1], 1e-3)) == []
     assert said["longest_gap_s"] == 1.5
     assert said["across_a_swap"] == 1

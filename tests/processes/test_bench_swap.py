@@ -19,6 +19,16 @@ def test_no_reply_is_of_two_versions(roomy_model: Path, tmp_path: Path) -> None:
         command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment()
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    shown = {tuple(line.split()[:2]) for line in done.stdout.splitlines() if line.strip()}
+    assert {("errors", "0"), ("mixed_versions", "0"), ("indistinguishable", "0")} <= shown
+    assert {"across_a_swap", "largest_difference", "nearest_other_version", "longest_gap_s"} <= {
+        name for name, *_ in shown
+    }
+    assert "wrong" not in done.stdout
+    for number in range(1, 5):
+        assert f"talking: version {number} goes live" in done.stdout, (
+            "no terminal, and still it says how far it is"
+        )
     said = json.loads(file.read_text(encoding="utf-8"))
     assert said["chats"] >= 40
     assert said["replies"] == 2 * said["chats"]

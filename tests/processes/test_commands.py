@@ -25,6 +25,7 @@ from openclaw_rl.model import (
     VersionState,
     Vote,
 )
+from openclaw_rl.processes.single import only_one
 from openclaw_rl.store import Store
 
 LONG_REPLY = "a reply of many words :smile: [bold]as it is[/bold] " * 10
@@ -174,6 +175,17 @@ def test_a_data_folder_on_which_nothing_ran_is_said_and_not_created(
     line = refused(capsys, monkeypatch, "status", "--data-dir", str(tmp_path / "none"))
     assert "nothing has run" in line
     assert not (tmp_path / "none").exists()
+
+
+def test_a_server_that_is_starting_is_said_with_a_status_that_says_ask_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with only_one(tmp_path, "supervisor"):
+        for command in ("status", "export", "doctor"):
+            line = refused(capsys, monkeypatch, command, "--data-dir", str(tmp_path), status=1)
+            assert line.startswith(f"openclaw-rl: a server is starting on {tmp_path}")
+    assert "nothing has run" in refused(capsys, monkeypatch, "status", "--data-dir", str(tmp_path))
+    assert not (tmp_path / "store.sqlite").exists()
 
 
 def test_a_file_that_is_no_store_is_said_in_one_line(

@@ -51,6 +51,11 @@ def test_a_running_server_is_asked_for_its_model_and_window(house: House) -> Non
     assert "mine" in remarks[0]
     assert httpx2.get(f"{house.url}/v1/models").status_code == 401
 
+    folder = ("--data-dir", str(house.data), "--set", "server.api_keys=secret")
+    assert connect(house, "openai", *folder)[0] == printed, "the folder's server is found without its port"
+    refused = house.run("connect", "openai", *folder, "--url", "http://127.0.0.1:9")
+    assert refused.stderr.startswith("openclaw-rl: http://127.0.0.1:9 cannot be reached"), "--url wins"
+
     refused = house.run("connect", "openclaw", "--url", house.url)
     assert refused.returncode == 2
     assert (
@@ -74,6 +79,9 @@ def test_without_a_server_the_settings_say_it_and_that_is_said(house: House) -> 
     assert only_model(json.loads(printed)) | {"contextWindow": 32768, "id": "Qwen3-0.6B"} == only_model(
         json.loads(printed)
     )
+    refused = house.run("connect", "openclaw", "--data-dir", str(house.data))
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"openclaw-rl: no server runs on {house.data}")
     refused = house.run("connect", "openclaw", "--url", house.url)
     assert refused.returncode == 2
     assert (

@@ -10,9 +10,10 @@ from running_processes import House
 from openclaw_rl.model import TurnKind
 
 
-def findings(house: House, *arguments: str) -> tuple[int, dict[str, tuple[str, str]]]:
+def findings(house: House, *arguments: str, by: str = "--url") -> tuple[int, dict[str, tuple[str, str]]]:
     """The exit status, and of each check its state and what was found."""
-    done = house.run("doctor", "--url", f"{house.url}/v1", *arguments)
+    where = f"{house.url}/v1" if by == "--url" else str(house.data)
+    done = house.run("doctor", by, where, *arguments)
     assert "Traceback" not in done.stderr, done.stderr
     found = {}
     for line in done.stdout.splitlines():
@@ -43,7 +44,7 @@ def test_it_finds_a_healthy_server_and_says_what_the_next_update_needs(roomy_hou
     assert {state for state, _ in found.values()} <= {"ok", "warning"}
     assert found["model"][1] == "roomy, context of 2048 tokens"
     assert found["tool request"][0] == "warning", "a model of random weights calls no tool"
-    assert found["recording"] == ("ok", "3 turns in the store, as side")
+    assert found["recording"] == ("ok", "doctor's own 3 turns are in the store, as side")
     assert "0 of 4 samples, 4 more needed" in found["next update"][1]
     turns = roomy_house.store.conversations.turns()
     assert {turn.kind for turn in turns} == {TurnKind.SIDE}, "its requests never train"
@@ -61,8 +62,9 @@ def test_it_asks_for_the_key_that_is_missing_and_says_that_no_judge_and_no_learn
     assert state == "failed"
     assert words.startswith("HTTP 401: ")
     assert "--api-key" in words
-    status, found = findings(roomy_house, "--api-key", "right")
+    status, found = findings(roomy_house, "--api-key", "right", by="--data-dir")
     assert status == 1
+    assert found["server"] == ("ok", f"{roomy_house.url} answers")
     assert found["plain request"][0] == "ok"
     for name in ("judge", "learner"):
         state, words = found[name]
@@ -76,8 +78,16 @@ def test_it_says_how_to_start_a_server_that_is_not_there(house: House) -> None:
     (name,) = found
     assert found[name] == (
         "failed",
-        f"{house.url} cannot be reached (ConnectError); start `openclaw-rl up`, or give the right --url",
+        f"{house.url} cannot be reached (ConnectError); start `openclaw-rl up`, or give the right --url or "
+        "--data-dir",
     )
+
+
+def test_a_folder_on_which_no_server_runs_is_refused_instead_of_asking_another_server(house: House) -> None:
+    refused = house.run("doctor", "--data-dir", str(house.data))
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"openclaw-rl: no server runs on {house.data}; start `openclaw-rl up`")
+    assert not house.data.exists()
 
 
 class OtherServer(BaseHTTPRequestHandler):

@@ -78,6 +78,23 @@ def test_up_ends_in_one_line_when_its_port_is_taken(house: House) -> None:
     assert refused.stderr.count("\n") == 1
 
 
+def test_on_a_free_port_up_says_that_the_address_follows_and_then_names_it(house: House) -> None:
+    supervisor = house.start("up", port=0)
+
+    def url() -> str:
+        assert supervisor.poll() is None, house.log_of(supervisor)
+        report = house.store.reports().get("server") if (house.data / "store.sqlite").exists() else None
+        return report.detail["url"] if report is not None and report.phase == "serving" else ""
+
+    served_at = eventually(url, START_SECONDS)
+    first, *lines = house.log_of(supervisor).splitlines()
+    assert first == (
+        "starting; once it serves, tiny answers on a free port (any API key); "
+        "the server's line below names it as soon as it serves"
+    )
+    assert any(line.endswith(f"serving tiny on {served_at}/v1") for line in lines)
+
+
 def test_a_child_that_keeps_failing_is_tried_ever_more_rarely_but_always_again() -> None:
     said: list[str] = []
     child = Child("server", ["--version"])

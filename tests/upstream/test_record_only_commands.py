@@ -90,7 +90,7 @@ def test_up_records_judges_and_exports_without_pytorch(
         assert found.returncode == 0, found.stdout
         lines = dict(line.split(maxsplit=1)[1].split(": ", 1) for line in found.stdout.splitlines())
         assert lines["ready"] == f"records what {model.url}/v1 answers; nothing trains"
-        assert lines["recording"] == "3 turns in the store, as side"
+        assert lines["recording"] == "doctor's own 3 turns are in the store, as side"
         assert lines["learner"] == "none, since the upstream's model is not ours to train"
 
         told = run(environment, tmp_path, "status", "--data-dir", str(data)).stdout

@@ -9,7 +9,8 @@ from rich.table import Table
 
 from openclaw_rl import config as settings_file
 from openclaw_rl import trace
-from openclaw_rl.cli import terminal
+from openclaw_rl.cli import address, terminal
+from openclaw_rl.cli.address import Url
 from openclaw_rl.cli.flags import ConfigFile, DataDir, Port, Set, as_settings
 
 
@@ -47,20 +48,19 @@ def show(
 
 
 def doctor(
-    url: Annotated[str | None, typer.Option(help="Of the server; else as the settings say.")] = None,
+    url: Url = None,
     api_key: Annotated[
         str | None,
         typer.Option(help="Else the first of server.api_keys. Of the upstream, where there is one."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="To ask; else the first that the server lists.")] = None,
     config_file: ConfigFile = None,
+    data_dir: DataDir = None,
     port: Port = None,
     set_: Set = None,
 ) -> None:
     """Try a running server and say what is wrong with it, one line a check; exit status 1 if anything is."""
-    settings, _ = settings_file.load(config_file, as_settings(set_, port=port))
-    if url is not None and not url.strip():
-        raise settings_file.ConfigError("--url is empty; give the server's address, or leave it out")
+    settings = address.load(config_file, as_settings(set_, data_dir=data_dir, port=port), url)
     from openclaw_rl.doctor import run
 
     raise typer.Exit(run(settings, url, api_key, model, typer.echo))

@@ -15,6 +15,7 @@ from openclaw_rl import __version__, process_environment
 from openclaw_rl.cli import connect, export, look, measure, run
 from openclaw_rl.cli.terminal import say
 from openclaw_rl.config import ConfigError
+from openclaw_rl.processes.running import NotYetError
 from openclaw_rl.processes.single import AlreadyRunningError
 from openclaw_rl.store import SchemaError
 
@@ -80,6 +81,8 @@ def main() -> None:
         # Operational errors are a lock held too long or a full disk; others are a file that is no store.
         may_pass = isinstance(error, OperationalError)
         _end(1 if may_pass else 2, f"the store cannot be used: {str(error).splitlines()[0]}")
+    except NotYetError as error:
+        _end(1, str(error))
     except OSError as error:  # a folder that is a file, a full disk, a right that is missing
         _end(1, str(error))
 

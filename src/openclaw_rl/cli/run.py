@@ -67,9 +67,12 @@ def up(
     refuse_self(settings)
     with only_one(settings.home, "supervisor"):
         check_free(settings)
-        address = f"http://{settings.server.host}:{settings.server.port or 'PORT'}/v1"
+        where, follows = f"at http://{settings.server.host}:{settings.server.port}/v1", ""
+        if not settings.server.port:
+            where, follows = "on a free port", "; the server's line below names it as soon as it serves"
         if settings.upstream.url:
-            say(f"starting; {address} passes on to {base_url(settings)} and records; nothing trains")
+            passed_on = f"are passed on to {base_url(settings)} and recorded"
+            say(f"starting; requests {where} {passed_on}; nothing trains{follows}")
         else:
             from openclaw_rl.policy.embedded import model_files
             from openclaw_rl.processes import engines
@@ -77,7 +80,7 @@ def up(
             engines.check(settings)
             model_files.resolve(settings.model.name, say)
             key = "" if settings.server.api_keys else " (any API key)"
-            say(f"starting; once it serves, {settings.served_name} answers at {address}{key}")
+            say(f"starting; once it serves, {settings.served_name} answers {where}{key}{follows}")
         again = as_typed("up", config_file, {**flags, "data_dir": str(settings.home)})
         say(f"Ctrl-C stops; `{again}` goes on where it stopped")
         try:

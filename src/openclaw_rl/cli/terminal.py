@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from openclaw_rl.config import ConfigError, Settings
+from openclaw_rl.processes.running import refuse_starting
 from openclaw_rl.store import Store
 
 
@@ -50,7 +51,8 @@ def need_local(command: str) -> None:
 
 
 def open_store(settings: Settings) -> Store:
-    """The store that is there already. Raises ConfigError when there is none."""
+    """The store that is there already. Raises ConfigError when there is none, NotYetError when one comes."""
+    refuse_starting(settings)
     if not settings.database.exists():
         raise ConfigError(f"nothing has run on {settings.home} yet; start `openclaw-rl up` or set --data-dir")
     return Store.open(settings.database)

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+GLANCE_SECONDS = 0.5
+"""Who only asks whether a lock is held has it for a moment: whoever wants it tries for so long."""
 
 
 class AlreadyRunningError(RuntimeError):
@@ -22,13 +26,33 @@ def only_one(home: Path, name: str) -> Iterator[None]:
     home.mkdir(parents=True, exist_ok=True)
     handle = os.open(home / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise AlreadyRunningError(
-            f"another {name} already runs on {home}; stop it, or choose another --data-dir"
-        ) from None
-    try:
+        deadline = time.monotonic() + GLANCE_SECONDS
+        while not _take(handle, fcntl.LOCK_EX):
+            if time.monotonic() > deadline:
+                raise AlreadyRunningError(
+                    f"another {name} already runs on {home}; stop it, or choose another --data-dir"
+                )
+            time.sleep(0.02)
         yield
     finally:
         os.close(handle)
+
+
+def is_held(home: Path, name: str) -> bool:
+    """Whether a process holds the lock called `name` in the data folder. Makes nothing."""
+    try:
+        handle = os.open(home / f"{name}.lock", os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        return not _take(handle, fcntl.LOCK_SH)
+    finally:
+        os.close(handle)
+
+
+def _take(handle: int, how: int) -> bool:
+    try:
+        fcntl.flock(handle, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -28,6 +28,7 @@ from openclaw_rl.evals.personalise.questions import questions
 from openclaw_rl.evals.personalise.run import Plan, Run
 from openclaw_rl.evals.personalise.run import Progress as RunProgress
 from openclaw_rl.evals.personalise.run_file import RunFile, load_all, name_of
+from openclaw_rl.evals.progress_lines import ProgressLines
 from openclaw_rl.evals.results import write
 from openclaw_rl.policy.embedded import model_files
 from openclaw_rl.processes.up import ChildRefusedError
@@ -36,6 +37,8 @@ HELD_OUT = 64
 """Questions of an evaluation: the first ones of the held-out set."""
 
 MEASURE_AT = (4, 8, 16)
+
+WATCH_SECONDS = 0.5
 
 TOO_WIDE = ("told base", "drift", "words", "turns", "seconds")
 """Columns that a terminal has no room for; the page has them."""
@@ -123,24 +126,26 @@ class Bench:
             console.print(f"written to {json_file}, .html and .png", markup=False)
 
     def _make(self, plan: Plan, name: str, took: Sequence[float], left: int, console: Console) -> None:
-        """One run, with a bar below what it says."""
+        """One run, with a bar below what it says, or lines where there is no terminal."""
         progress = RunProgress()
         label = f"{plan.persona.name} {plan.method.name} seed {plan.seed}"
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         left_column = TextColumn("{task.fields[left]}")
         bar = Progress(*columns, left_column, console=console, disable=not console.is_terminal)
+        lines = ProgressLines(lambda text: console.print(text, markup=False, soft_wrap=True))
         done = threading.Event()
 
         def watch() -> None:
-            task = bar.add_task(name, total=plan.measure_at[-1], left="")
-            while not done.wait(0.5):
+            total = plan.measure_at[-1]
+            task = bar.add_task(name, total=total, left="")
+            while not done.wait(WATCH_SECONDS):
                 seconds = statistics.fmean(took) * left if took else None
-                bar.update(
-                    task,
-                    completed=progress.updates,
-                    description=f"{name}: {label}, {progress.doing}",
-                    left=f"about {seconds / 60:.0f} min for all" if seconds else "",
-                )
+                doing = f"{name}: {label}, {progress.doing}"
+                for_all = f"about {seconds / 60:.0f} min for all" if seconds else ""
+                bar.update(task, completed=progress.updates, description=doing, left=for_all)
+                if bar.disable:
+                    made = f"{progress.updates} of {total} updates, {progress.turns} turns"
+                    lines.tell(doing, ", ".join(filter(None, (doing, made, for_all))))
 
         with bar:
             watching = threading.Thread(target=watch, daemon=True)

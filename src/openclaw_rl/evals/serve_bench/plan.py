@@ -1,4 +1,4 @@
-"""What is to be measured and with what: the same for every part. And the bar that shows how far it is."""
+"""What is to be measured and with what: the same for every part. And what shows how far it is."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from openclaw_rl.config import LearnSettings
+from openclaw_rl.evals.progress_lines import ProgressLines
 from openclaw_rl.evals.serve_bench.measure import Job
 from openclaw_rl.evals.update_bench.work import QUESTION
 
@@ -69,16 +70,21 @@ class Plan:
 
 
 class Steps:
-    """The progress bar. `console` is the one that everything else is written to."""
+    """The progress bar; lines where there is no terminal. `console` is what everything else is written to."""
 
     def __init__(self, console: Console) -> None:
-        self._progress = Progress(console=console, transient=True)
+        is_terminal = console.is_terminal
+        self._progress = Progress(console=console, transient=True, disable=not is_terminal)
+        self._lines = None if is_terminal else ProgressLines(lambda text: console.print(text, markup=False))
         self._task: TaskID | None = None
+        self._part = ""
 
     @contextmanager
     def part(self, name: str, total: int) -> Iterator[None]:
         """A part of so many steps."""
         self._task = self._progress.add_task(name, total=total)
+        self._part = name
+        self._tell()
         with self._progress:
             try:
                 yield
@@ -90,8 +96,17 @@ class Steps:
         """Say what is done now."""
         if self._task is not None:
             self._progress.update(self._task, description=what)
+            self._tell()
 
     def done(self) -> None:
         """One step further."""
         if self._task is not None:
             self._progress.advance(self._task)
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._lines is None:
+            return
+        (task,) = self._progress.tasks
+        step = self._part if task.description == self._part else f"{self._part}: {task.description}"
+        self._lines.tell(step, f"{step} ({task.completed:g} of {task.total:g} done)")

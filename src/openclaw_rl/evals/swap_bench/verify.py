@@ -37,9 +37,16 @@ class Verified:
 
 
 def verify(
-    network: Network, turns: Sequence[Turn], adapter_of: Callable[[int], Adapter], newest: int
+    network: Network,
+    turns: Sequence[Turn],
+    adapter_of: Callable[[int], Adapter],
+    newest: int,
+    done: Callable[[], None] = lambda: None,
 ) -> list[Verified]:
-    """Every turn under its version, some under that version's neighbours, between 0 and `newest`, as well."""
+    """Every turn under its version, some under that version's neighbours, between 0 and `newest`, as well.
+
+    `done` is called after each version.
+    """
     own: dict[str, float] = {}
     others: dict[str, list[float]] = {turn.id: [] for turn in turns[::OTHERS_EVERY]}
     for version in range(newest + 1):
@@ -55,6 +62,7 @@ def verify(
                 own[turn.id] = difference
             else:
                 others[turn.id].append(difference)
+        done()
     return [Verified(turn.id, own[turn.id], min(others.get(turn.id, ()), default=None)) for turn in turns]
 
 
