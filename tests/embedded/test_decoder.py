@@ -36,6 +36,7 @@ from transformers import (
 from openclaw_rl.policy.embedded.adapter import Adapter
 from openclaw_rl.policy.embedded.architecture import UnknownPartError, decoder_of
 from openclaw_rl.policy.embedded.network import Network
+from openclaw_rl.policy.embedded.projection import ROWS_STEP, Projection, evened
 
 LLAMA3_SCALING = {
     "rope_type": "llama3",
@@ -180,12 +181,24 @@ def test_in_bfloat16_it_is_as_near_to_float32_as_transformers_is(model_folder: P
 
 def test_prepacked_weights_give_the_same_bits(folder: Path) -> None:
     network = Network.load(folder, dtype=torch.bfloat16, device=CPU, adapter_targets=TARGETS)
-    sequences = [[prompt(rows)] for rows in (1, 7, 100)]
+    sequences = [[prompt(rows)] for rows in (1, 7, 96)]
     with torch.no_grad():
         plain = [network.packed_logits(one, torch.arange(len(one[0]))) for one in sequences]
         network.prepack()
         prepacked = [network.packed_logits(one, torch.arange(len(one[0]))) for one in sequences]
     assert all(one.equal(other) for one, other in zip(plain, prepacked, strict=True))
+
+
+def test_products_have_few_numbers_of_rows_and_the_rows_that_were_asked_for() -> None:
+    layer = torch.nn.Linear(64, 32, dtype=torch.bfloat16).requires_grad_(False)
+    projection = Projection({"layer": layer})
+    projection.prepack()
+    with torch.no_grad():
+        for rows in (1, ROWS_STEP, ROWS_STEP + 1, 100):
+            inputs = torch.randn(rows, 64, dtype=torch.bfloat16)
+            assert torch.allclose(projection(inputs, None), layer(inputs), atol=0.05)
+    numbers = {len(evened(torch.empty(rows, 1))) for rows in range(1, 513)}
+    assert numbers == {*range(1, ROWS_STEP), *range(ROWS_STEP, 513, ROWS_STEP)}
 
 
 def test_few_rows_with_an_adapter_are_as_many_rows_in_bfloat16(model_folder: Path) -> None:

@@ -80,8 +80,8 @@ class Projection:
         if self._trained:
             output = torch.cat([layer(inputs) for layer in self._layers.values()], dim=-1)
         elif self._prepacked is not None and not torch.is_grad_enabled():
-            padded = nn.functional.pad(inputs, (0, 0, 0, _missing_rows(len(inputs))))
-            whole = torch.ops.mkldnn._linear_pointwise(padded, self._prepacked, self._bias, "none", [], "")
+            even = evened(inputs)
+            whole = torch.ops.mkldnn._linear_pointwise(even, self._prepacked, self._bias, "none", [], "")
             output = whole[: len(inputs)]
         else:
             output = linear(inputs, self._weight, self._bias)
@@ -114,9 +114,14 @@ class Projection:
         return LowRank(torch.cat(downs, dim=1).to(dtype), torch.cat(ups).to(dtype))
 
 
-def _missing_rows(rows: int) -> int:
-    """oneDNN makes a kernel for every number of rows that it meets, and keeps it: few numbers, few kernels."""
-    return -rows % ROWS_STEP if rows > ROWS_STEP else 0
+def evened(inputs: torch.Tensor) -> torch.Tensor:
+    """With rows of zeros behind them up to the next multiple of `ROWS_STEP`, unless they are no more than it.
+
+    oneDNN makes a kernel for every number of rows that it meets, and keeps it. Prompts have all lengths, so
+    the kernels grew by 100 MB and looked like a leak.
+    """
+    missing = -len(inputs) % ROWS_STEP if len(inputs) > ROWS_STEP else 0
+    return nn.functional.pad(inputs, (0, 0, 0, missing)) if missing else inputs
 
 
 def can_prepack(weight: torch.Tensor) -> bool:
