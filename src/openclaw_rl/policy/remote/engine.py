@@ -153,8 +153,8 @@ class RemoteEngine:
                         async for token in tokens:
                             yield token
                 except UnknownAdapterError:
-                    restores += 1
                     await self._versions.restore(served, seen)
+                    restores += 1
                 else:
                     return
             except UnreachableError:
