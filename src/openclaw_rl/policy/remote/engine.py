@@ -25,6 +25,7 @@ from openclaw_rl.policy.engine import (
     room_for_reply,
 )
 from openclaw_rl.policy.remote.adapter_files import ModelShape
+from openclaw_rl.policy.remote.answers import Answers
 from openclaw_rl.policy.remote.generation import RemoteGeneration
 from openclaw_rl.policy.remote.server import InferenceServer, UnknownAdapterError, UnreachableError
 from openclaw_rl.policy.remote.versions import Served, Versions
@@ -55,6 +56,7 @@ class RemoteEngine:
         shape = ModelShape.of(model_folder, settings.learn.lora_targets)
         self._grammars = Grammars(model_folder / "tokenizer.json", shape.vocabulary, stop_ids)
         self._versions = Versions(server, shape, settings.home)
+        self._answers = Answers(server.name, shape.vocabulary)
         self._running: set[RemoteGeneration] = set()
         self._closing = False
 
@@ -100,9 +102,8 @@ class RemoteEngine:
             for _ in range(MOST_RESTORES):
                 seen = served.restored
                 try:
-                    return tuple(
-                        await self._server.score(served.adapter, prompt_ids, reply_ids, top_logprobs)
-                    )
+                    told = await self._server.score(served.adapter, prompt_ids, reply_ids, top_logprobs)
+                    return self._answers.scored(told, reply_ids)
                 except UnknownAdapterError:
                     await self._versions.restore(served, seen)
         finally:
@@ -149,7 +150,8 @@ class RemoteEngine:
             try:
                 try:
                     stream = self._server.stream(served.adapter, prompt_ids, sampling, self._stop_ids)
-                    async with aclosing(stream) as tokens:
+                    checked = self._answers.reply(stream, sampling.max_tokens, self._stop_ids)
+                    async with aclosing(checked) as tokens:
                         async for token in tokens:
                             yield token
                 except UnknownAdapterError:

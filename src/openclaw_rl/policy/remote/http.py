@@ -121,13 +121,16 @@ class Http:
             return UnreachableError(f"{self} is not ready (HTTP {response.status_code})")
         try:
             said = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             said = text
         return _refusal(response.status_code, said.get("error", said) if isinstance(said, dict) else said)
 
     def _object(self, text: str) -> Json:
         with reading(self):
-            return dict(json.loads(text))
+            found = json.loads(text)
+            if not isinstance(found, dict):
+                raise TypeError
+            return found
 
     def _away(self, error: Exception) -> UnreachableError:
         return UnreachableError(f"{self} cannot be reached ({type(error).__name__})")
@@ -168,7 +171,7 @@ def reading(server: Http) -> Iterator[None]:
     """Reading an answer: raises EngineError where it has another form than expected."""
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError):
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         raise EngineError(
             f"{server} answered in a form that is not known here: is it the right kind, and not too old?"
         ) from None

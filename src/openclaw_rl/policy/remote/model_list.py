@@ -13,13 +13,14 @@ async def models(http: Http) -> list[Json]:
     """All of them, as the server describes them."""
     answer = await http.get("/v1/models")
     with reading(http):
-        return [dict(model) for model in answer["data"]]
+        return [{**model, "id": str(model["id"])} for model in answer["data"]]
 
 
 async def context_length(http: Http) -> int:
     """See `InferenceServer`. Raises EngineError for a server that does not say it."""
     for model in await models(http):
-        if isinstance(length := model.get("max_model_len"), int):
+        length = model.get("max_model_len")
+        if type(length) is int and length > 0:
             return length
     raise EngineError(f"{http} does not say how many tokens its context has; is it {http.name}?")
 
@@ -27,4 +28,4 @@ async def context_length(http: Http) -> int:
 async def adapters(http: Http) -> dict[str, str]:
     """See `InferenceServer`."""
     listed = await models(http)
-    return {str(model["id"]): str(model.get("root")) for model in listed if model.get("parent")}
+    return {model["id"]: str(model.get("root")) for model in listed if model.get("parent")}
