@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from engine_runs import PlainModel, prompt, written_version
 from fastapi.responses import JSONResponse
-from faulty_server import SIX, STOP, Faulty, ask, faulty, losing_answers_of, streaming, vllm_token
+from faulty_server import SIX, STOP, Faulty, ask, faulty, hang, losing_answers_of, streaming, vllm_token
 from running_processes import eventually
+from starlette.types import Receive, Scope, Send
 
+from openclaw_rl.config import ConfigError, Settings
 from openclaw_rl.policy.embedded.network import Network
 from openclaw_rl.policy.engine import EngineError
+from openclaw_rl.processes.engines import _connected
 
 
 @pytest.fixture(params=["vllm", "sglang"])
@@ -227,3 +231,113 @@ def test_a_list_of_models_in_another_form_is_an_error_of_the_engine(server: Faul
     server.instead["/v1/models"] = JSONResponse(told)
     with pytest.raises(EngineError, match="right kind"):
         server.engine()
+
+
+# Servers that accept requests and never answer
+
+
+def start(server: Faulty, folder: Path) -> None:
+    settings = Settings(data_dir=folder, engine={"kind": server.kind, "url": server.url, "wait_seconds": 0.2})
+    asyncio.run(
+        asyncio.wait_for(_connected(server.server(), None, settings, server.model, frozenset({STOP})), 20)
+    )
+
+
+@pytest.fixture
+def hurry(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From its call on, what takes seconds takes tenths of them."""
+
+    def shorten() -> None:
+        monkeypatch.setattr("openclaw_rl.policy.remote.http.QUICK_SECONDS", 1.5)
+        monkeypatch.setattr("openclaw_rl.policy.remote.engine.LEAST_SECONDS", 0.6)
+        monkeypatch.setattr("openclaw_rl.policy.remote.versions.CLOSE_SECONDS", 0.3)
+        monkeypatch.setattr("openclaw_rl.policy.remote.trial.SECONDS", 2)
+
+    return shorten
+
+
+def test_the_start_waits_no_longer_than_the_settings_say_for_a_server_that_never_answers(
+    server: Faulty, tmp_path: Path, hurry: Callable[[], None]
+) -> None:
+    hurry()
+    for path, words in (("*", "--engine-url"), (server.replies, r"engine\.wait_seconds")):
+        server.instead = {path: hang}
+        begun = time.monotonic()
+        with pytest.raises(ConfigError, match=words) as failed:
+            start(server, tmp_path / "home")
+        assert "did not answer" in str(failed.value)
+        assert time.monotonic() - begun < 8
+
+
+def test_a_request_waits_no_longer_than_the_settings_say_for_its_version_to_be_loaded_again(
+    server: Faulty, network: Network, hurry: Callable[[], None]
+) -> None:
+    engine = server.engine(wait_seconds=0.5)
+
+    async def test() -> None:
+        await engine.publish(written_version(network, server.folder, 1))
+        hurry()
+        server.state.restart()
+        server.instead[server.loads] = hang
+        begun = time.monotonic()
+        with pytest.raises(EngineError, match="did not load version 1 again in time"):
+            await ask(engine)
+        with pytest.raises(EngineError, match="did not load version 1 again in time"):
+            await engine.score(prompt(8), (5, 6))
+        assert time.monotonic() - begun < 8
+        del server.instead[server.loads]
+        engine._wait_seconds = 20
+        assert (await ask(engine)).version == 1
+
+    asyncio.run(test())
+
+
+def test_an_engine_is_closed_soon_though_its_server_never_answers(
+    server: Faulty, network: Network, hurry: Callable[[], None]
+) -> None:
+    engine = server.engine()
+
+    async def test() -> None:
+        for number in (1, 2):
+            await engine.publish(written_version(network, server.folder, number), serve=False)
+        hurry()
+        server.instead["*"] = hang
+        running = asyncio.create_task(ask(engine))
+        await asyncio.sleep(0.1)
+        begun = time.monotonic()
+        await engine.close()
+        assert time.monotonic() - begun < 3
+        with pytest.raises(EngineError, match="closed"):
+            await running
+
+    asyncio.run(test())
+
+
+def test_a_test_that_is_not_answered_fails_and_the_old_version_serves(
+    server: Faulty, network: Network, hurry: Callable[[], None]
+) -> None:
+    engine = server.engine()
+    server.instead[server.replies] = hang
+    hurry()
+
+    async def test() -> None:
+        with pytest.raises(EngineError, match="probes"):
+            await engine.publish(written_version(network, server.folder, 1))
+        server.instead.clear()
+        assert (await ask(engine)).version == 0
+
+    asyncio.run(test())
+
+
+def test_a_reply_is_waited_for_as_long_as_a_busy_server_lets_it_wait(
+    server: Faulty, hurry: Callable[[], None]
+) -> None:
+    engine = server.engine(wait_seconds=0.1)
+    hurry()
+
+    async def late(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.sleep(2)
+        await server.app(scope, receive, send)
+
+    server.instead[server.replies] = late
+    assert len(asyncio.run(ask(engine)).token_ids) == SIX.max_tokens

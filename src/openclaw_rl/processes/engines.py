@@ -112,7 +112,7 @@ async def _connected(
     stop_ids: frozenset[int],
 ) -> PolicyEngine:
     """The engine, once its server answers. Raises ConfigError."""
-    from openclaw_rl.policy.remote.engine import RemoteEngine
+    from openclaw_rl.policy.remote.engine import LEAST_SECONDS, RemoteEngine
 
     seconds = settings.engine.wait_seconds if local is None else START_SECONDS
     deadline = time.monotonic() + seconds
@@ -121,7 +121,14 @@ async def _connected(
         try:
             context_length = await server.context_length()
             engine = RemoteEngine(server, folder, stop_ids, settings, context_length)
-            await engine.start()
+            # A server may answer the one and not the other: a port that somebody forwards to nowhere.
+            async with asyncio.timeout(max(deadline - time.monotonic(), LEAST_SECONDS)):
+                await engine.start()
+        except TimeoutError:
+            raise ConfigError(
+                f"{server.name} did not answer a first request within {max(seconds, LEAST_SECONDS):.0f} s: "
+                f"see its log, or set the right --engine-url, or a longer engine.wait_seconds"
+            ) from None
         except UnreachableError as error:
             if local is not None and not local.is_kept:
                 raise ConfigError(f"vLLM ended while it started; see {local.log}") from None

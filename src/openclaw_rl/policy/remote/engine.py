@@ -31,6 +31,8 @@ from openclaw_rl.policy.remote.server import InferenceServer, UnknownAdapterErro
 from openclaw_rl.policy.remote.versions import Served, Versions
 
 RETRY_SECONDS = 0.5
+LEAST_SECONDS = 5.0
+"""A server that is there gets so long to answer, however short `engine.wait_seconds` is."""
 MOST_RESTORES = 3
 """A server that forgets a version so often in one request has no room for it."""
 
@@ -97,6 +99,7 @@ class RemoteEngine:
         check_scored(prompt_ids, reply_ids, self.context_length - 1)
         self._refuse_when_closing()
         served = self._versions.served(version)
+        deadline = time.monotonic() + self._wait_seconds
         self._versions.begin(served)
         try:
             for _ in range(MOST_RESTORES):
@@ -105,7 +108,7 @@ class RemoteEngine:
                     told = await self._server.score(served.adapter, prompt_ids, reply_ids, top_logprobs)
                     return self._answers.scored(told, reply_ids)
                 except UnknownAdapterError:
-                    await self._versions.restore(served, seen)
+                    await self._restored(served, seen, deadline)
         finally:
             self._versions.end(served)
         raise self._forgets(served)
@@ -155,7 +158,7 @@ class RemoteEngine:
                         async for token in tokens:
                             yield token
                 except UnknownAdapterError:
-                    await self._versions.restore(served, seen)
+                    await self._restored(served, seen, deadline)
                     restores += 1
                 else:
                     return
@@ -164,6 +167,15 @@ class RemoteEngine:
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
         raise self._forgets(served)
+
+    async def _restored(self, served: Served, seen: int, deadline: float) -> None:
+        try:
+            async with asyncio.timeout(max(deadline - time.monotonic(), LEAST_SECONDS)):
+                await self._versions.restore(served, seen)
+        except TimeoutError:
+            raise UnreachableError(
+                f"{self._server.name} did not load version {served.number} again in time"
+            ) from None
 
     def _forgets(self, served: Served) -> EngineError:
         return EngineError(f"{self._server.name} forgets version {served.number} again and again")

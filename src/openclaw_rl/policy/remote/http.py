@@ -20,7 +20,11 @@ from openclaw_rl.policy.remote.server import UnreachableError
 
 CONNECT_SECONDS = 5.0
 SILENCE_SECONDS = 600.0
-"""The longest time without a byte of an answer: a request may wait for its turn in the server."""
+"""The longest time without a byte of a reply: a request may wait for its turn in the server."""
+QUICK_SECONDS = 5.0
+"""For what a server answers at once, however busy it is."""
+LOAD_SECONDS = 60.0
+"""For loading an adapter: it reads files."""
 _LONGEST_WORDS = 300
 
 Json = dict[str, Any]
@@ -48,17 +52,18 @@ class Http:
         return f"{self.name} at {self._url}"
 
     async def get(self, path: str) -> Json:
-        return self._object(await self._whole("GET", path, None))
+        return self._object(await self._within(QUICK_SECONDS, "GET", path, None))
 
     async def post(self, path: str, body: Json) -> Json:
-        return self._object(await self.post_text(path, body))
+        """For what waits its turn. Raises UnreachableError, RefusedError, and EngineBusyError."""
+        return self._object(await self._whole("POST", path, body))
 
-    async def post_text(self, path: str, body: Json) -> str:
-        """Raises UnreachableError, RefusedError, and EngineBusyError."""
-        return await self._whole("POST", path, body)
+    async def order(self, path: str, body: Json, seconds: float = QUICK_SECONDS) -> str:
+        """For what is done at once, in so many seconds at most. Raises as `post`."""
+        return await self._within(seconds, "POST", path, body)
 
     async def events(self, path: str, body: Json) -> AsyncGenerator[Json]:
-        """The data of each event until `[DONE]`. Raises as `post_text`, and EngineError for a cut stream."""
+        """The data of each event until `[DONE]`. Raises as `post`, and EngineError for a cut stream."""
         begun = False
         async with self._answer("POST", path, body) as response:
             try:
@@ -86,6 +91,13 @@ class Http:
         if self._made is not None and self._loop is asyncio.get_running_loop():
             await self._made.aclose()
         self._made = None
+
+    async def _within(self, seconds: float, method: str, path: str, body: Json | None) -> str:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._whole(method, path, body)
+        except TimeoutError:
+            raise UnreachableError(f"{self} did not answer within {seconds:g} s") from None
 
     async def _whole(self, method: str, path: str, body: Json | None) -> str:
         async with self._answer(method, path, body) as response:

@@ -27,6 +27,8 @@ from openclaw_rl.policy.remote.trial import Trial
 KEPT_NAMED = 2
 """Versions that requests named which stay loaded between two of them."""
 PREFIX = "openclaw-rl-"
+CLOSE_SECONDS = 3.0
+"""For unloading everything at the end; what stays is unloaded by our next start."""
 
 log = logging.getLogger(__name__)
 
@@ -85,13 +87,14 @@ class Versions:
     async def close(self) -> None:
         for task in list(self._tasks):
             task.cancel()
+        loaded = [each.adapter for each in self._loaded.values() if each.adapter is not None]
         try:
-            for served in self._loaded.values():
-                await self._unload(served)
-            for adapter in self._untested:
-                await self._server.unload(adapter)
-        except EngineError as error:  # it is going away too
-            log.info("adapters stay loaded: %s", error)
+            async with asyncio.timeout(CLOSE_SECONDS):
+                # It may be going away too.
+                unloading = [self._server.unload(each) for each in (*loaded, *self._untested)]
+                await asyncio.gather(*(self._quietly(each, logging.INFO) for each in unloading))
+        except TimeoutError:
+            log.info("adapters stay loaded: %s does not answer", self._server.name)
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     def served(self, number: int | None) -> Served:
@@ -209,8 +212,8 @@ class Versions:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _quietly(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _quietly(self, work: Coroutine[Any, Any, None], level: int = logging.WARNING) -> None:
         try:
             await work
         except EngineError as error:
-            log.warning("an adapter may stay loaded: %s", error)
+            log.log(level, "an adapter may stay loaded: %s", error)

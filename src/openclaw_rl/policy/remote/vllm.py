@@ -16,7 +16,7 @@ from openclaw_rl.model import Sampling
 from openclaw_rl.policy.engine import EngineError, FinishReason, GrammarError, SampledToken
 from openclaw_rl.policy.remote import model_list
 from openclaw_rl.policy.remote.answers import number
-from openclaw_rl.policy.remote.http import Http, Json, RefusedError, reading
+from openclaw_rl.policy.remote.http import LOAD_SECONDS, Http, Json, RefusedError, reading
 from openclaw_rl.policy.remote.server import UnknownAdapterError
 
 LEAST_TEMPERATURE = 0.01
@@ -47,15 +47,15 @@ class VllmServer:
 
     async def load(self, adapter: str, folder: Path) -> None:
         try:
-            await self._http.post_text(
-                "/v1/load_lora_adapter", {"lora_name": adapter, "lora_path": str(folder)}
+            await self._http.order(
+                "/v1/load_lora_adapter", {"lora_name": adapter, "lora_path": str(folder)}, LOAD_SECONDS
             )
         except RefusedError as error:
             raise EngineError(f"{self._http} did not load an adapter: {error}. {_fix(error)}") from None
 
     async def unload(self, adapter: str) -> None:
         try:
-            await self._http.post_text("/v1/unload_lora_adapter", {"lora_name": adapter})
+            await self._http.order("/v1/unload_lora_adapter", {"lora_name": adapter})
         except RefusedError as error:
             if error.status != 404:
                 raise
