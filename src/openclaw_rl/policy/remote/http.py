@@ -108,11 +108,13 @@ class Http:
 
     @asynccontextmanager
     async def _answer(self, method: str, path: str, body: Json | None) -> AsyncIterator[httpx2.Response]:
-        request = self._http().build_request(method, self._url + path, json=body, headers=self._headers)
         try:
+            request = self._http().build_request(method, self._url + path, json=body, headers=self._headers)
             response = await self._http().send(request, stream=True)
         except httpx2.HTTPError as error:
             raise self._away(error) from None
+        except httpx2.InvalidURL:
+            raise EngineError(f"{self}: that is no base URL") from None
         try:
             if response.status_code != 200:
                 raise await self._refused(response)
