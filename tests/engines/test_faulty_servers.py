@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse
 from faulty_server import SIX, STOP, Faulty, ask, faulty, hang, losing_answers_of, streaming, vllm_token
 from running_processes import eventually
 from starlette.types import Receive, Scope, Send
+from vllm_stand_in import BASE
 
 from openclaw_rl.config import ConfigError, Settings
 from openclaw_rl.policy.embedded.network import Network
@@ -341,3 +342,26 @@ def test_a_reply_is_waited_for_as_long_as_a_busy_server_lets_it_wait(
 
     server.instead[server.replies] = late
     assert len(asyncio.run(ask(engine)).token_ids) == SIX.max_tokens
+
+
+# Servers of another kind
+
+
+@pytest.mark.parametrize("status", [404, 405])
+@pytest.mark.parametrize("lacks_models", [False, True])
+def test_a_server_without_the_routes_is_said_to_be_no_server_of_that_kind(
+    server: Faulty, status: int, lacks_models: bool
+) -> None:
+    path = "/v1/models" if lacks_models else server.replies
+    server.instead[path] = JSONResponse({"detail": "Not Found"}, status)
+    name = server.server().name
+    words = f"^{name} at {server.url} does not know {path}: it is no {name} server.*--engine-url"
+    with pytest.raises(EngineError, match=words):
+        server.engine()
+
+
+def test_a_base_model_that_is_gone_is_not_taken_for_another_kind_of_server(vllm: Faulty) -> None:
+    words = {"message": f"The model `{BASE}` does not exist.", "code": 404}
+    vllm.instead[vllm.replies] = JSONResponse({"error": words}, 404)
+    with pytest.raises(EngineError, match=r"refused a request .*does not exist"):
+        vllm.engine()

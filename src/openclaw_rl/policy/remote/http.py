@@ -25,6 +25,9 @@ QUICK_SECONDS = 5.0
 """For what a server answers at once, however busy it is."""
 LOAD_SECONDS = 60.0
 """For loading an adapter: it reads files."""
+NO_ROUTE = (404, 405)
+"""What servers answer on a path, or to a method, that they do not have."""
+NO_KEY = (401, 403)
 _LONGEST_WORDS = 300
 
 Json = dict[str, Any]
@@ -87,6 +90,13 @@ class Http:
             raise EngineError(f"{self} ended the stream too early")
         raise UnreachableError(f"{self} closed the connection")
 
+    def lacks(self, path: str) -> EngineError:
+        """What to say of a server that has not even the route."""
+        return EngineError(
+            f"{self} does not know {path}: it is no {self.name} server; set the right --engine-url, or "
+            f"another --engine"
+        )
+
     async def close(self) -> None:
         if self._made is not None and self._loop is asyncio.get_running_loop():
             await self._made.aclose()
@@ -127,7 +137,7 @@ class Http:
             text = (await response.aread()).decode(errors="replace")
         except httpx2.HTTPError as error:
             return self._away(error)
-        if response.status_code in (401, 403):
+        if response.status_code in NO_KEY:
             return RefusedError(response.status_code, f"{self} wants another key; set engine.api_key")
         if response.status_code == 429:
             return EngineBusyError(f"{self} is busy; try again in a few seconds")

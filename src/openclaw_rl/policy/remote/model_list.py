@@ -6,12 +6,19 @@ vLLM and SGLang answer in one form. An adapter is a model that has a parent.
 from __future__ import annotations
 
 from openclaw_rl.policy.engine import EngineError
-from openclaw_rl.policy.remote.http import Http, Json, reading
+from openclaw_rl.policy.remote.http import NO_KEY, NO_ROUTE, Http, Json, RefusedError, reading
 
 
 async def models(http: Http) -> list[Json]:
     """All of them, as the server describes them."""
-    answer = await http.get("/v1/models")
+    try:
+        answer = await http.get("/v1/models")
+    except RefusedError as error:
+        if error.status in NO_ROUTE:
+            raise http.lacks("/v1/models") from None
+        if error.status in NO_KEY:
+            raise
+        raise EngineError(f"{http} refused to list its models (HTTP {error.status}): {error}") from None
     with reading(http):
         return [{**model, "id": str(model["id"])} for model in answer["data"]]
 

@@ -16,7 +16,7 @@ from openclaw_rl.model import Sampling
 from openclaw_rl.policy.engine import EngineBusyError, EngineError, FinishReason, GrammarError, SampledToken
 from openclaw_rl.policy.remote import model_list
 from openclaw_rl.policy.remote.answers import number
-from openclaw_rl.policy.remote.http import LOAD_SECONDS, Http, Json, RefusedError, reading
+from openclaw_rl.policy.remote.http import LOAD_SECONDS, NO_ROUTE, Http, Json, RefusedError, reading
 from openclaw_rl.policy.remote.server import UnknownAdapterError
 
 _SEEDS = 2**31
@@ -136,6 +136,8 @@ class SglangServer:
     def _failure(self, error: RefusedError, adapter: str | None) -> EngineError:
         if adapter is not None and _NOT_LOADED in str(error):
             return UnknownAdapterError(f"{self._http} has no adapter {adapter}")
+        if error.status in NO_ROUTE:
+            return self._http.lacks("/generate")
         return EngineError(f"{self._http} refused a request: {error}")
 
 

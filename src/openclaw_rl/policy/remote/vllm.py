@@ -16,7 +16,7 @@ from openclaw_rl.model import Sampling
 from openclaw_rl.policy.engine import EngineError, FinishReason, GrammarError, SampledToken
 from openclaw_rl.policy.remote import model_list
 from openclaw_rl.policy.remote.answers import number
-from openclaw_rl.policy.remote.http import LOAD_SECONDS, Http, Json, RefusedError, reading
+from openclaw_rl.policy.remote.http import LOAD_SECONDS, NO_ROUTE, Http, Json, RefusedError, reading
 from openclaw_rl.policy.remote.server import UnknownAdapterError
 
 LEAST_TEMPERATURE = 0.01
@@ -165,6 +165,8 @@ class VllmServer:
     def _failure(self, error: RefusedError, adapter: str | None, sampling: Sampling | None) -> EngineError:
         if error.status == 404 and adapter is not None:
             return UnknownAdapterError(f"{self._http} has no adapter {adapter}")
+        if error.status in NO_ROUTE and (not self._base or self._base not in str(error)):
+            return self._http.lacks("/v1/completions")
         if error.status == 404:
             self._base = ""  # restarted under another name
         if sampling is not None and sampling.grammar and "rammar" in str(error):
