@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 import uvicorn
 from engine_runs import load_network
-from fastapi import FastAPI
 from running_processes import eventually, free_port
+from starlette.types import ASGIApp
 
 from openclaw_rl.policy.embedded.adapter import Adapter
 from openclaw_rl.policy.embedded.grammar import Constraint
@@ -185,7 +185,7 @@ def _restricted(scores: torch.Tensor, asked: Asked) -> torch.Tensor:
 class Listening:
     """An app behind a port that can be closed and opened again."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"

@@ -125,6 +125,11 @@ REFUSALS = {
     "no such command": ({"kind": "vllm", "command": "no-such-vllm --x"}, {}, "no-such-vllm"),
     "no kind": ({"url": "http://127.0.0.1:9"}, {}, "--engine"),
     "no URL": ({"kind": "vllm", "url": "localhost:8000"}, {}, "base URL"),
+    "a port of letters": ({"kind": "vllm", "url": "http://127.0.0.1:abc"}, {}, "base URL"),
+    "a port too high": ({"kind": "sglang", "url": "http://127.0.0.1:99999"}, {}, "base URL"),
+    "port 0": ({"kind": "vllm", "url": "http://127.0.0.1:0"}, {}, "base URL"),
+    "half an address": ({"kind": "vllm", "url": "http://[::1"}, {}, "base URL"),
+    "a space in the host": ({"kind": "vllm", "url": "http://exa mple:80"}, {}, "base URL"),
     "whole models": (SERVER, {"full_fine_tuning": True}, r"learn\.full_fine_tuning"),
 }
 
@@ -140,6 +145,7 @@ def test_engine_settings_that_cannot_work_are_told(
 def test_good_engine_settings_pass() -> None:
     check(Settings())
     check(Settings(engine=SERVER))
+    check(Settings(engine={**SERVER, "url": "https://[::1]:8000/v1"}))
     check(Settings(engine={**SERVER, "kind": "sglang"}))
     check(Settings(engine={"kind": "vllm", "command": f"{sys.executable} -m some.vllm"}))
 

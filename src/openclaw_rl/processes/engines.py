@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import httpx2
+
 from openclaw_rl.config import ConfigError, Settings
 from openclaw_rl.policy.chat_template import ChatTemplate
 from openclaw_rl.policy.engine import EngineError, PolicyEngine
@@ -41,8 +43,7 @@ def check(settings: Settings) -> None:
             f"set it to false, or take --engine embedded"
         )
     if engine.url:
-        parts = urlsplit(engine.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not _is_base_url(engine.url):
             raise ConfigError(f"engine.url = {engine.url!r} is no base URL; write http://127.0.0.1:8000")
     elif engine.kind == "sglang":
         raise ConfigError("SGLang is not started here: start it (docs/engines.md), and set --engine-url")
@@ -50,6 +51,17 @@ def check(settings: Settings) -> None:
         from openclaw_rl.processes.local_vllm import command_of
 
         command_of(settings)
+
+
+def _is_base_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        httpx2.URL(url)  # which refuses what urlsplit does not look at
+    except (ValueError, httpx2.InvalidURL):
+        return False
+    is_whole = bool(parts.hostname) and port != 0 and not any(map(str.isspace, url))
+    return parts.scheme in ("http", "https") and is_whole
 
 
 def server_at(settings: Settings, url: str, api_key: str) -> InferenceServer:
@@ -112,7 +124,7 @@ async def _connected(
     stop_ids: frozenset[int],
 ) -> PolicyEngine:
     """The engine, once its server answers. Raises ConfigError."""
-    from openclaw_rl.policy.remote.engine import RemoteEngine
+    from openclaw_rl.policy.remote.engine import LEAST_SECONDS, RemoteEngine
 
     seconds = settings.engine.wait_seconds if local is None else START_SECONDS
     deadline = time.monotonic() + seconds
@@ -121,7 +133,14 @@ async def _connected(
         try:
             context_length = await server.context_length()
             engine = RemoteEngine(server, folder, stop_ids, settings, context_length)
-            await engine.start()
+            # A server may answer the one and not the other: a port that somebody forwards to nowhere.
+            async with asyncio.timeout(max(deadline - time.monotonic(), LEAST_SECONDS)):
+                await engine.start()
+        except TimeoutError:
+            raise ConfigError(
+                f"{server.name} did not answer a first request within {max(seconds, LEAST_SECONDS):.0f} s: "
+                f"see its log, or set the right --engine-url, or a longer engine.wait_seconds"
+            ) from None
         except UnreachableError as error:
             if local is not None and not local.is_kept:
                 raise ConfigError(f"vLLM ended while it started; see {local.log}") from None

@@ -52,15 +52,19 @@ class _Engine:
 
 
 class _BesideABusyProgram:
-    """A contender while another program keeps a core busy, as a user's own may."""
+    """A contender while another program keeps a core busy, as a user's own may.
+
+    It has prompts of its own, since the contender has answered the same ones alone and would reuse them.
+    """
 
     def __init__(self, contender: Contender) -> None:
         self._contender = contender
 
     def measure(self, job: Job) -> Pass:
+        unknown = Job(tuple(f"Meanwhile: {prompt}" for prompt in job.prompts), job.tokens)
         busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
         try:
-            return self._contender.measure(job)
+            return self._contender.measure(unknown)
         finally:
             busy.kill()
             busy.wait()

@@ -25,11 +25,14 @@ from openclaw_rl.policy.engine import (
     room_for_reply,
 )
 from openclaw_rl.policy.remote.adapter_files import ModelShape
+from openclaw_rl.policy.remote.answers import Answers
 from openclaw_rl.policy.remote.generation import RemoteGeneration
 from openclaw_rl.policy.remote.server import InferenceServer, UnknownAdapterError, UnreachableError
 from openclaw_rl.policy.remote.versions import Served, Versions
 
 RETRY_SECONDS = 0.5
+LEAST_SECONDS = 5.0
+"""A server that is there gets so long to answer, however short `engine.wait_seconds` is."""
 MOST_RESTORES = 3
 """A server that forgets a version so often in one request has no room for it."""
 
@@ -55,6 +58,7 @@ class RemoteEngine:
         shape = ModelShape.of(model_folder, settings.learn.lora_targets)
         self._grammars = Grammars(model_folder / "tokenizer.json", shape.vocabulary, stop_ids)
         self._versions = Versions(server, shape, settings.home)
+        self._answers = Answers(server.name, shape.vocabulary)
         self._running: set[RemoteGeneration] = set()
         self._closing = False
 
@@ -95,16 +99,16 @@ class RemoteEngine:
         check_scored(prompt_ids, reply_ids, self.context_length - 1)
         self._refuse_when_closing()
         served = self._versions.served(version)
+        deadline = time.monotonic() + self._wait_seconds
         self._versions.begin(served)
         try:
             for _ in range(MOST_RESTORES):
                 seen = served.restored
                 try:
-                    return tuple(
-                        await self._server.score(served.adapter, prompt_ids, reply_ids, top_logprobs)
-                    )
+                    told = await self._server.score(served.adapter, prompt_ids, reply_ids, top_logprobs)
+                    return self._answers.scored(told, reply_ids)
                 except UnknownAdapterError:
-                    await self._versions.restore(served, seen)
+                    await self._restored(served, seen, deadline)
         finally:
             self._versions.end(served)
         raise self._forgets(served)
@@ -149,12 +153,13 @@ class RemoteEngine:
             try:
                 try:
                     stream = self._server.stream(served.adapter, prompt_ids, sampling, self._stop_ids)
-                    async with aclosing(stream) as tokens:
+                    checked = self._answers.reply(stream, sampling.max_tokens, self._stop_ids)
+                    async with aclosing(checked) as tokens:
                         async for token in tokens:
                             yield token
                 except UnknownAdapterError:
+                    await self._restored(served, seen, deadline)
                     restores += 1
-                    await self._versions.restore(served, seen)
                 else:
                     return
             except UnreachableError:
@@ -162,6 +167,15 @@ class RemoteEngine:
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
         raise self._forgets(served)
+
+    async def _restored(self, served: Served, seen: int, deadline: float) -> None:
+        try:
+            async with asyncio.timeout(max(deadline - time.monotonic(), LEAST_SECONDS)):
+                await self._versions.restore(served, seen)
+        except TimeoutError:
+            raise UnreachableError(
+                f"{self._server.name} did not load version {served.number} again in time"
+            ) from None
 
     def _forgets(self, served: Served) -> EngineError:
         return EngineError(f"{self._server.name} forgets version {served.number} again and again")

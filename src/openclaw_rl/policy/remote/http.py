@@ -20,7 +20,14 @@ from openclaw_rl.policy.remote.server import UnreachableError
 
 CONNECT_SECONDS = 5.0
 SILENCE_SECONDS = 600.0
-"""The longest time without a byte of an answer: a request may wait for its turn in the server."""
+"""The longest time without a byte of a reply: a request may wait for its turn in the server."""
+QUICK_SECONDS = 5.0
+"""For what a server answers at once, however busy it is."""
+LOAD_SECONDS = 60.0
+"""For loading an adapter: it reads files."""
+NO_ROUTE = (404, 405)
+"""What servers answer on a path, or to a method, that they do not have."""
+NO_KEY = (401, 403)
 _LONGEST_WORDS = 300
 
 Json = dict[str, Any]
@@ -48,17 +55,18 @@ class Http:
         return f"{self.name} at {self._url}"
 
     async def get(self, path: str) -> Json:
-        return self._object(await self._whole("GET", path, None))
+        return self._object(await self._within(QUICK_SECONDS, "GET", path, None))
 
     async def post(self, path: str, body: Json) -> Json:
-        return self._object(await self.post_text(path, body))
+        """For what waits its turn. Raises UnreachableError, RefusedError, and EngineBusyError."""
+        return self._object(await self._whole("POST", path, body))
 
-    async def post_text(self, path: str, body: Json) -> str:
-        """Raises UnreachableError, RefusedError, and EngineBusyError."""
-        return await self._whole("POST", path, body)
+    async def order(self, path: str, body: Json, seconds: float = QUICK_SECONDS) -> str:
+        """For what is done at once, in so many seconds at most. Raises as `post`."""
+        return await self._within(seconds, "POST", path, body)
 
     async def events(self, path: str, body: Json) -> AsyncGenerator[Json]:
-        """The data of each event until `[DONE]`. Raises as `post_text`, and EngineError for a cut stream."""
+        """The data of each event until `[DONE]`. Raises as `post`, and EngineError for a cut stream."""
         begun = False
         async with self._answer("POST", path, body) as response:
             try:
@@ -82,10 +90,24 @@ class Http:
             raise EngineError(f"{self} ended the stream too early")
         raise UnreachableError(f"{self} closed the connection")
 
+    def lacks(self, path: str) -> EngineError:
+        """What to say of a server that has not even the route."""
+        return EngineError(
+            f"{self} does not know {path}: it is no {self.name} server; set the right --engine-url, or "
+            f"another --engine"
+        )
+
     async def close(self) -> None:
         if self._made is not None and self._loop is asyncio.get_running_loop():
             await self._made.aclose()
         self._made = None
+
+    async def _within(self, seconds: float, method: str, path: str, body: Json | None) -> str:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._whole(method, path, body)
+        except TimeoutError:
+            raise UnreachableError(f"{self} did not answer within {seconds:g} s") from None
 
     async def _whole(self, method: str, path: str, body: Json | None) -> str:
         async with self._answer(method, path, body) as response:
@@ -96,11 +118,13 @@ class Http:
 
     @asynccontextmanager
     async def _answer(self, method: str, path: str, body: Json | None) -> AsyncIterator[httpx2.Response]:
-        request = self._http().build_request(method, self._url + path, json=body, headers=self._headers)
         try:
+            request = self._http().build_request(method, self._url + path, json=body, headers=self._headers)
             response = await self._http().send(request, stream=True)
         except httpx2.HTTPError as error:
             raise self._away(error) from None
+        except httpx2.InvalidURL:
+            raise EngineError(f"{self}: that is no base URL") from None
         try:
             if response.status_code != 200:
                 raise await self._refused(response)
@@ -113,7 +137,7 @@ class Http:
             text = (await response.aread()).decode(errors="replace")
         except httpx2.HTTPError as error:
             return self._away(error)
-        if response.status_code in (401, 403):
+        if response.status_code in NO_KEY:
             return RefusedError(response.status_code, f"{self} wants another key; set engine.api_key")
         if response.status_code == 429:
             return EngineBusyError(f"{self} is busy; try again in a few seconds")
@@ -121,13 +145,16 @@ class Http:
             return UnreachableError(f"{self} is not ready (HTTP {response.status_code})")
         try:
             said = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             said = text
         return _refusal(response.status_code, said.get("error", said) if isinstance(said, dict) else said)
 
     def _object(self, text: str) -> Json:
         with reading(self):
-            return dict(json.loads(text))
+            found = json.loads(text)
+            if not isinstance(found, dict):
+                raise TypeError
+            return found
 
     def _away(self, error: Exception) -> UnreachableError:
         return UnreachableError(f"{self} cannot be reached ({type(error).__name__})")
@@ -168,7 +195,7 @@ def reading(server: Http) -> Iterator[None]:
     """Reading an answer: raises EngineError where it has another form than expected."""
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError):
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         raise EngineError(
             f"{server} answered in a form that is not known here: is it the right kind, and not too old?"
         ) from None

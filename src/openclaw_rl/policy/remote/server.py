@@ -52,7 +52,8 @@ class InferenceServer(Protocol):
     ) -> AsyncGenerator[SampledToken]:
         """The tokens of one reply; the last has its finish. Closing the iterator ends the request.
 
-        Raises UnreachableError and UnknownAdapterError before the first token only, else EngineError.
+        The tokens are as the server tells them: see `answers`. Raises UnreachableError, UnknownAdapterError
+        and EngineError.
         """
         ...
 

@@ -15,7 +15,8 @@ from typing import Any
 from openclaw_rl.model import Sampling
 from openclaw_rl.policy.engine import EngineBusyError, EngineError, FinishReason, GrammarError, SampledToken
 from openclaw_rl.policy.remote import model_list
-from openclaw_rl.policy.remote.http import Http, Json, RefusedError, reading
+from openclaw_rl.policy.remote.answers import number
+from openclaw_rl.policy.remote.http import LOAD_SECONDS, NO_ROUTE, Http, Json, RefusedError, reading
 from openclaw_rl.policy.remote.server import UnknownAdapterError
 
 _SEEDS = 2**31
@@ -41,13 +42,15 @@ class SglangServer:
 
     async def load(self, adapter: str, folder: Path) -> None:
         try:
-            await self._http.post("/load_lora_adapter", {"lora_name": adapter, "lora_path": str(folder)})
+            await self._http.order(
+                "/load_lora_adapter", {"lora_name": adapter, "lora_path": str(folder)}, LOAD_SECONDS
+            )
         except RefusedError as error:
             raise EngineError(f"{self._http} did not load an adapter: {error}. {_fix(error)}") from None
 
     async def unload(self, adapter: str) -> None:
         try:
-            await self._http.post("/unload_lora_adapter", {"lora_name": adapter})
+            await self._http.order("/unload_lora_adapter", {"lora_name": adapter})
         except RefusedError as error:
             if error.status != 400:  # it has none of that name
                 raise
@@ -98,10 +101,7 @@ class SglangServer:
             likeliest = (
                 answer["meta_info"]["input_top_logprobs"][first:] if top_logprobs else [()] * len(told)
             )
-            found = [_token(*each, top_logprobs) for each in zip(told, likeliest, strict=True)]
-        if [token.token_id for token in found] != list(reply_ids):
-            raise EngineError(f"{self._http} scored other tokens than it was given")
-        return found
+            return [_token(*each, top_logprobs) for each in zip(told, likeliest, strict=True)]
 
     def unlearnable(self, _: Sampling) -> str:
         return ""  # of the whole vocabulary at the temperature, before top-p and top-k
@@ -117,24 +117,27 @@ class SglangServer:
             told, count = about["output_token_logprobs"], int(about["completion_tokens"])
             likeliest = about["output_top_logprobs"] if top else [()] * len(told)
             ended = about["finish_reason"]
-            kind = ended["type"] if ended else None
+            kind = _ENDS.get(ended["type"]) if ended else None
+            busy = bool(ended) and ended.get("status_code") in (429, 503)
+            why = (ended.get("message") or ended["type"]) if ended else ""
             if len(told) != len(likeliest) or len(told) not in (count, count - seen):
                 raise ValueError
             start = seen if len(told) == count else 0
             found = [_token(*each, top) for each in zip(told[start:], likeliest[start:], strict=True)]
-        if kind is None:
+        if not ended:
             return found
-        if kind not in _ENDS:
-            busy = ended.get("status_code") in (429, 503)
+        if kind is None:
             failure = EngineBusyError if busy else EngineError
-            raise failure(f"{self._http} gave a reply up ({ended.get('message') or kind})")
+            raise failure(f"{self._http} gave a reply up ({why})")
         if not found:
             raise EngineError(f"{self._http} ended a reply without a token")
-        return [*found[:-1], replace(found[-1], finish=_ENDS[kind])]
+        return [*found[:-1], replace(found[-1], finish=kind)]
 
     def _failure(self, error: RefusedError, adapter: str | None) -> EngineError:
         if adapter is not None and _NOT_LOADED in str(error):
             return UnknownAdapterError(f"{self._http} has no adapter {adapter}")
+        if error.status in NO_ROUTE:
+            return self._http.lacks("/generate")
         return EngineError(f"{self._http} refused a request: {error}")
 
 
@@ -160,8 +163,8 @@ def _asked(adapter: str | None, ids: Sequence[int], parameters: Json, top_logpro
 
 def _token(told: Sequence[Any], likeliest: Sequence[Sequence[Any]] | None, top: int) -> SampledToken:
     """From [log-prob, id, text] and the same for the likeliest."""
-    alternatives = sorted(((int(each[1]), float(each[0])) for each in likeliest or ()), key=lambda p: -p[1])
-    return SampledToken(int(told[1]), float(told[0]), alternatives=tuple(alternatives[:top]))
+    alternatives = sorted(((each[1], number(each[0])) for each in likeliest or ()), key=lambda p: -p[1])
+    return SampledToken(told[1], number(told[0]), alternatives=tuple(alternatives[:top]))
 
 
 def _fix(error: RefusedError) -> str:

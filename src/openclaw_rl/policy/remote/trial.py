@@ -11,8 +11,10 @@ from contextlib import aclosing
 from openclaw_rl.model import Sampling
 from openclaw_rl.policy import self_test
 from openclaw_rl.policy.engine import BadVersionError, EngineError
-from openclaw_rl.policy.remote.server import InferenceServer
+from openclaw_rl.policy.remote.server import InferenceServer, UnreachableError
 
+SECONDS = 120.0
+"""For the probes together: in a busy server they wait their turn behind replies."""
 _COOL = 0.5
 """A temperature at which log-probs lie twice as far apart."""
 _FAR = 1.5
@@ -62,7 +64,12 @@ class Trial:
     ) -> list[self_test.Answer]:
         asked = Sampling(temperature=temperature, top_p=top_p, max_tokens=1, top_logprobs=self_test.LIKELIEST)
         prompts = self_test.probes(self._vocabulary)
-        return list(await asyncio.gather(*(self._answer(adapter, each, asked) for each in prompts)))
+        try:
+            async with asyncio.timeout(SECONDS):
+                return list(await asyncio.gather(*(self._answer(adapter, each, asked) for each in prompts)))
+        except TimeoutError:
+            name = self._server.name
+            raise UnreachableError(f"{name} did not answer the probes within {SECONDS:.0f} s") from None
 
     async def _answer(
         self, adapter: str | None, prompt_ids: tuple[int, ...], sampling: Sampling

@@ -1,7 +1,8 @@
 """Which policy versions an inference server holds: loaded under names of their own, tested, unloaded.
 
 Each load has a name that is never used twice, so nothing that the server keeps under a name can be of other
-weights, and a folder that stays as long as the name is known. Knows no requests but how many there are.
+weights. Requests know the name of a load only once it has passed its test. A version has a folder that stays
+as long as any of its names is known. Knows no requests but how many there are.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from openclaw_rl.policy.remote.trial import Trial
 KEPT_NAMED = 2
 """Versions that requests named which stay loaded between two of them."""
 PREFIX = "openclaw-rl-"
+CLOSE_SECONDS = 3.0
+"""For unloading everything at the end; what stays is unloaded by our next start."""
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +39,9 @@ class Served:
 
     number: int
     adapter: str | None = None
-    """None is the base model."""
+    """The load that passed its test; None is the base model."""
     folder: Path | None = None
+    """Of the adapter's files; None is the base model without one."""
     is_felt: bool = False
     in_use: int = 0
     """Requests that have begun and not ended."""
@@ -58,6 +62,8 @@ class Versions:
         self._loaded = {0: self._base}
         self._named: list[int] = []
         self._left_folders: list[Path] = []
+        self._untested: list[str] = []
+        """Loads that failed, which the server may have all the same."""
         self._run = secrets.token_hex(4)
         self._loads = itertools.count(1)
         self._changing = asyncio.Lock()
@@ -81,11 +87,14 @@ class Versions:
     async def close(self) -> None:
         for task in list(self._tasks):
             task.cancel()
+        loaded = [each.adapter for each in self._loaded.values() if each.adapter is not None]
         try:
-            for served in self._loaded.values():
-                await self._unload(served)
-        except EngineError as error:  # it is going away too
-            log.info("adapters stay loaded: %s", error)
+            async with asyncio.timeout(CLOSE_SECONDS):
+                # It may be going away too.
+                unloading = [self._server.unload(each) for each in (*loaded, *self._untested)]
+                await asyncio.gather(*(self._quietly(each, logging.INFO) for each in unloading))
+        except TimeoutError:
+            log.info("adapters stay loaded: %s does not answer", self._server.name)
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     def served(self, number: int | None) -> Served:
@@ -138,26 +147,39 @@ class Versions:
         return await self._load(version.number, write, is_felt=files.is_felt)
 
     async def _load(self, number: int, write: Callable[[Path], None], *, is_felt: bool) -> Served:
-        """Under a name of its own, and tested; nothing is left of one that fails. `write` fills a folder."""
-        adapter = f"{PREFIX}{self._run}-{next(self._loads)}-v{number}"
-        served = Served(number, adapter, self._folder / adapter, is_felt)
-        await asyncio.to_thread(write, self._folder / adapter)
+        """In a folder of its own, and tested; nothing is left of one that fails. `write` fills the folder."""
+        folder = self._folder / self._new_name(number)
+        served = Served(number, folder=folder, is_felt=is_felt)
+        await asyncio.to_thread(write, folder)
         try:
             await self._bring_up(served)
         except BaseException:
-            self._in_background(self._unload(served))
+            self._left_folders.append(folder)
             raise
         return served
+
+    def _new_name(self, number: int) -> str:
+        return f"{PREFIX}{self._run}-{next(self._loads)}-v{number}"
 
     def _write_no_change(self, folder: Path) -> None:
         folder.mkdir(parents=True)
         no_change(self._shape).save(folder, "base")
 
     async def _bring_up(self, served: Served) -> None:
-        """Load it and test it. Raises BadVersionError and EngineError."""
-        if served.adapter is not None and served.folder is not None:
-            await self._server.load(served.adapter, served.folder)
-            await self.trial.of(served.number, served.adapter, is_felt=served.is_felt)
+        """Load it and test it; what fails has no name that requests know, and is unloaded. Raises
+        BadVersionError and EngineError."""
+        if served.folder is None:
+            return
+        adapter = self._new_name(served.number)
+        try:
+            await self._server.load(adapter, served.folder)
+            await self.trial.of(served.number, adapter, is_felt=served.is_felt)
+        except BaseException:
+            # Asked now, and once more later: where the answer was lost, the server may still be loading it.
+            self._untested.append(adapter)
+            self._in_background(self._server.unload(adapter))
+            raise
+        served.adapter = adapter
 
     async def _tidy(self) -> None:
         async with self._changing:
@@ -168,10 +190,13 @@ class Versions:
         self._named = [each for each in self._named if each in self._loaded][-KEPT_NAMED:]
         kept = {0, self.serving.number, *self._named}
         left, self._left_folders = self._left_folders, []
+        untested, self._untested = self._untested, []
         for served in list(self._loaded.values()):
             if served.number not in kept and not served.in_use:
                 del self._loaded[served.number]  # no request finds it from here on
                 await self._quietly(self._unload(served))
+        for adapter in untested:
+            await self._quietly(self._server.unload(adapter))
         for folder in left:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
@@ -187,8 +212,8 @@ class Versions:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _quietly(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _quietly(self, work: Coroutine[Any, Any, None], level: int = logging.WARNING) -> None:
         try:
             await work
         except EngineError as error:
-            log.warning("an adapter may stay loaded: %s", error)
+            log.log(level, "an adapter may stay loaded: %s", error)

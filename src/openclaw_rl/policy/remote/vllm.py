@@ -6,7 +6,6 @@ versions and no text.
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -16,7 +15,8 @@ from typing import Any
 from openclaw_rl.model import Sampling
 from openclaw_rl.policy.engine import EngineError, FinishReason, GrammarError, SampledToken
 from openclaw_rl.policy.remote import model_list
-from openclaw_rl.policy.remote.http import Http, Json, RefusedError, reading
+from openclaw_rl.policy.remote.answers import number
+from openclaw_rl.policy.remote.http import LOAD_SECONDS, NO_ROUTE, Http, Json, RefusedError, reading
 from openclaw_rl.policy.remote.server import UnknownAdapterError
 
 LEAST_TEMPERATURE = 0.01
@@ -47,15 +47,15 @@ class VllmServer:
 
     async def load(self, adapter: str, folder: Path) -> None:
         try:
-            await self._http.post_text(
-                "/v1/load_lora_adapter", {"lora_name": adapter, "lora_path": str(folder)}
+            await self._http.order(
+                "/v1/load_lora_adapter", {"lora_name": adapter, "lora_path": str(folder)}, LOAD_SECONDS
             )
         except RefusedError as error:
             raise EngineError(f"{self._http} did not load an adapter: {error}. {_fix(error)}") from None
 
     async def unload(self, adapter: str) -> None:
         try:
-            await self._http.post_text("/v1/unload_lora_adapter", {"lora_name": adapter})
+            await self._http.order("/v1/unload_lora_adapter", {"lora_name": adapter})
         except RefusedError as error:
             if error.status != 404:
                 raise
@@ -80,11 +80,10 @@ class VllmServer:
         try:
             async with aclosing(self._http.events("/v1/completions", body)) as events:
                 async for event in events:
-                    for choice in event.get("choices", ()):
-                        for token in self._tokens(choice, sampling.top_logprobs):
-                            yield token
-                            if token.finish:
-                                return
+                    for token in self._tokens(event, sampling.top_logprobs):
+                        yield token
+                        if token.finish:
+                            return
         except RefusedError as error:
             raise self._failure(error, adapter, sampling) from None
 
@@ -134,35 +133,40 @@ class VllmServer:
 
     async def _base_name(self) -> str:
         if not self._base:
-            names = [
-                str(model["id"]) for model in await model_list.models(self._http) if not model.get("parent")
-            ]
+            listed = await model_list.models(self._http)
+            names = [model["id"] for model in listed if not model.get("parent")]
             if not names:
                 raise EngineError(f"{self._http} serves no model")
             self._base = names[0]
         return self._base
 
-    def _tokens(self, choice: Json, top: int) -> list[SampledToken]:
-        ids, finish = choice.get("token_ids") or [], choice.get("finish_reason")
-        if finish is not None and finish not in _ENDS:
-            # "abort": somebody else ended it, and what there is of it is no sample.
-            raise EngineError(f"{self._http} gave a reply up ({finish})")
-        if finish is not None and not ids:
-            raise EngineError(f"{self._http} ended a reply without a token")
+    def _tokens(self, event: Json, top: int) -> list[SampledToken]:
+        """Those of the first choice; no other was asked for."""
         with reading(self._http):
-            told = choice["logprobs"]
+            nothing: Json = {}
+            choice = next((each for each in event.get("choices", ()) if each.get("index", 0) == 0), nothing)
+            ids, finish = choice.get("token_ids") or [], choice.get("finish_reason")
+            kind = _ENDS.get(finish)
+            told = choice["logprobs"] if ids else {"token_logprobs": [], "top_logprobs": []}
             likeliest = told["top_logprobs"] if top else [{}] * len(ids)
             found = [
-                SampledToken(token_id, _number(logprob), alternatives=_alternatives(near, top))
+                SampledToken(token_id, number(logprob), alternatives=_alternatives(near, top))
                 for token_id, logprob, near in zip(ids, told["token_logprobs"], likeliest, strict=True)
             ]
-        if finish is not None:
-            found[-1] = replace(found[-1], finish=_ENDS[finish])
-        return found
+        if finish is None:
+            return found
+        if kind is None:
+            # "abort": somebody else ended it, and what there is of it is no sample.
+            raise EngineError(f"{self._http} gave a reply up ({finish})")
+        if not found:
+            raise EngineError(f"{self._http} ended a reply without a token")
+        return [*found[:-1], replace(found[-1], finish=kind)]
 
     def _failure(self, error: RefusedError, adapter: str | None, sampling: Sampling | None) -> EngineError:
         if error.status == 404 and adapter is not None:
             return UnknownAdapterError(f"{self._http} has no adapter {adapter}")
+        if error.status in NO_ROUTE and (not self._base or self._base not in str(error)):
+            return self._http.lacks("/v1/completions")
         if error.status == 404:
             self._base = ""  # restarted under another name
         if sampling is not None and sampling.grammar and "rammar" in str(error):
@@ -172,19 +176,14 @@ class VllmServer:
 
 def _alternatives(told: Mapping[str, float], top: int) -> tuple[tuple[int, float], ...]:
     """The likeliest first; the sampled one is among them in any case, and left out where it is not likely."""
-    by_id = [(int(name.removeprefix(_ID_MARK)), _number(value)) for name, value in told.items()]
+    by_id = [(int(name.removeprefix(_ID_MARK)), number(value)) for name, value in told.items()]
     return tuple(sorted(by_id, key=lambda pair: -pair[1])[:top])
 
 
 def _scored(token_id: int, entry: Mapping[str, Mapping[str, Any]], top: int) -> SampledToken:
-    ranked = sorted((each["rank"], int(name), _number(each["logprob"])) for name, each in entry.items())
+    ranked = sorted((each["rank"], int(name), number(each["logprob"])) for name, each in entry.items())
     alternatives = tuple((name, logprob) for _, name, logprob in ranked[:top])
-    return SampledToken(token_id, _number(entry[str(token_id)]["logprob"]), alternatives=alternatives)
-
-
-def _number(told: float | None) -> float:
-    """JSON has no NaN: what is not finite comes as null."""
-    return math.nan if told is None else float(told)
+    return SampledToken(token_id, number(entry[str(token_id)]["logprob"]), alternatives=alternatives)
 
 
 def _fix(error: RefusedError) -> str:
