@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 WINDOW_SECONDS = 0.25
-"""Cores are counted over at least so long: some steps, and longer than a client takes to send its requests."""
+"""Cores are counted over at least so long: some steps, and more than a client takes to send requests."""
 
 MISSED_CORES = 0.3
 """Fewer threads are used when so much of a core was missing. A client on the same machine takes less."""
