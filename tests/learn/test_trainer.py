@@ -206,13 +206,15 @@ def test_opd_brings_the_policy_nearer_to_the_teacher_over_a_whole_reply(
 
 def test_the_ratio_is_to_the_recorded_log_probs(network: Network, template: ChatTemplate) -> None:
     turn = sample_turn(network, template)
-    older = replace(turn, logprobs=tuple(logprob - math.log(2) for logprob in turn.logprobs))
+    # Beyond the clip (1.28), and not so far that the whole sample is left out (2).
+    older = replace(turn, logprobs=tuple(logprob - math.log(1.6) for logprob in turn.logprobs))
     trainer = a_trainer(network, template, method="binary")
     start = weights_of(trainer)
     metrics = trainer.step([a_sample(older, 1)])
-    assert metrics["mean_ratio"] == pytest.approx(2.0, abs=1e-3)
-    assert metrics["log_prob_gap"] == pytest.approx(math.log(2), abs=1e-4)
-    # Twice as likely as when it was sampled is beyond the bound: nothing more to reward.
+    assert metrics["mean_ratio"] == pytest.approx(1.6, abs=1e-3)
+    assert metrics["log_prob_gap"] == pytest.approx(math.log(1.6), abs=1e-4)
+    assert metrics["drifted_samples"] == 0
+    # So much likelier than when it was sampled: nothing more to reward.
     assert metrics["clipped_share"] == 1.0
     assert same(weights_of(trainer), start)
 
