@@ -66,14 +66,19 @@ class Faulty:
         return connected(self.server(), self.model, self.folder, frozenset({STOP}), **options)
 
 
+def _vllm(model: Path) -> tuple[TinyServer, ASGIApp]:
+    state = TinyVllm(model)
+    return state, vllm_app(state)
+
+
+def _sglang(model: Path) -> tuple[TinyServer, ASGIApp]:
+    state = TinySglang(model)
+    return state, sglang_app(state)
+
+
 @contextmanager
 def faulty(kind: str, model: Path, folder: Path) -> Iterator[Faulty]:
-    if kind == "vllm":
-        state: TinyServer = TinyVllm(model)
-        app: ASGIApp = vllm_app(state)  # type: ignore[arg-type]
-    else:
-        state = TinySglang(model)
-        app = sglang_app(state)
+    state, app = _vllm(model) if kind == "vllm" else _sglang(model)
     made = Faulty(kind, state, app, model, folder)
     listening = Listening(made)
     made.url = listening.url

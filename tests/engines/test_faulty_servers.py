@@ -179,14 +179,6 @@ BAD_OF_VLLM = {
 }
 
 
-@pytest.mark.parametrize("event", BAD_OF_VLLM.values(), ids=BAD_OF_VLLM)
-def test_what_vllm_cannot_mean_is_an_error_of_the_engine(vllm: Faulty, event: object) -> None:
-    engine = vllm.engine()
-    vllm.instead[vllm.replies] = streaming(event)
-    with pytest.raises(EngineError):
-        asyncio.run(ask(engine))
-
-
 def of_sglang(token: object, finish: object = None, **more: object) -> dict[str, object]:
     about = {"output_token_logprobs": [token], "completion_tokens": 1, "finish_reason": finish, **more}
     return {"meta_info": about}
@@ -206,10 +198,17 @@ BAD_OF_SGLANG = {
 }
 
 
-@pytest.mark.parametrize("event", BAD_OF_SGLANG.values(), ids=BAD_OF_SGLANG)
-def test_what_sglang_cannot_mean_is_an_error_of_the_engine(sglang: Faulty, event: object) -> None:
-    engine = sglang.engine()
-    sglang.instead[sglang.replies] = streaming(event)
+BAD = [
+    pytest.param(kind, event, id=f"{kind}, {name}")
+    for kind, events in (("vllm", BAD_OF_VLLM), ("sglang", BAD_OF_SGLANG))
+    for name, event in events.items()
+]
+
+
+@pytest.mark.parametrize(("server", "event"), BAD, indirect=["server"])
+def test_what_a_server_cannot_mean_is_an_error_of_the_engine(server: Faulty, event: object) -> None:
+    engine = server.engine()
+    server.instead[server.replies] = streaming(event)
     with pytest.raises(EngineError):
         asyncio.run(ask(engine))
 

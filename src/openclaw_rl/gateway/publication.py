@@ -38,13 +38,13 @@ class Publication:
                 newest = await to_thread.run_sync(self._learning.newest_good_version)
         except EngineError:
             if not self.ready:
-                await self._serve_as_before()
+                await self._serve_as_before(newest)
             raise
         self.ready = True
 
-    async def _serve_as_before(self) -> None:
+    async def _serve_as_before(self, failed: PolicyVersion) -> None:
         before = await to_thread.run_sync(self._learning.serving_version)
-        if before is not None:
+        if before is not None and before.number != failed.number:
             with suppress(EngineError):
                 await self._engine.publish(before)
                 self.ready = True

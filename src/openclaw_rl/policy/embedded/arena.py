@@ -35,8 +35,8 @@ class Span:
 class Saved:
     """Keys and values of one row of an arena.
 
-    One tensor for all layers: two for each of them, in thousands of rows that come and go, leave malloc's
-    memory in pieces that grow with every session.
+    One tensor for all layers: with two for each of them, some thousand short rows that are kept would be a
+    hundred thousand small objects.
     """
 
     numbers: torch.Tensor
