@@ -1,15 +1,19 @@
 """What our processes find in their environment: how many heaps glibc keeps, how OpenMP's threads wait.
 
-Both read it when they are loaded, so it is set before PyTorch is imported and for children. What the user
-has set stays. Imports the standard library alone.
+Both read it when they are loaded, so it is set before PyTorch is imported and for children; glibc, which
+was there before us, is told by a call. What the user has set stays. Imports the standard library alone.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 
 # glibc gives threads heaps of their own, and each grows to what its thread once needed.
-_HEAPS = {"MALLOC_ARENA_MAX": "2"}
+_MOST_HEAPS = 2
+_HEAPS = {"MALLOC_ARENA_MAX": str(_MOST_HEAPS)}
+_ARENA_MAX = -8
+"""Of mallopt(3), as in malloc.h."""
 # Threads that spin at barriers are for a process that looks out for other programs in every step. One at low
 # priority, with passes of seconds, would not get through a single pass beside another program.
 _SLEEPS = {"OMP_WAIT_POLICY": "PASSIVE"}
@@ -29,4 +33,8 @@ def others() -> dict[str, str]:
 
 def enter(*, background: bool = False) -> None:
     """Make it this process's own, for what is loaded from now on."""
+    if not _HEAPS.keys() & os.environ.keys():
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # of glibc alone
+        if mallopt is not None:
+            mallopt(_ARENA_MAX, _MOST_HEAPS)
     os.environ.update(ours(background=background))

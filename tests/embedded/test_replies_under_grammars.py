@@ -22,9 +22,15 @@ from openclaw_rl.model import Sampling
 from openclaw_rl.policy.embedded import grammar as grammar_module
 from openclaw_rl.policy.embedded import trial
 from openclaw_rl.policy.embedded.engine import EmbeddedEngine
-from openclaw_rl.policy.embedded.grammar import KEPT_GRAMMARS, LONGEST_GRAMMAR, Compiled, Grammars
+from openclaw_rl.policy.embedded.grammar import (
+    COMPILED_AT_ONCE,
+    KEPT_GRAMMARS,
+    LONGEST_GRAMMAR,
+    Compiled,
+    Grammars,
+)
 from openclaw_rl.policy.embedded.model_files import resolve
-from openclaw_rl.policy.engine import EngineBusyError, GrammarError
+from openclaw_rl.policy.engine import EngineBusyError, EngineError, GrammarError
 
 STOP = frozenset({2})
 SHORT = {"type": "string", "maxLength": 5}
@@ -277,6 +283,18 @@ def test_compiled_grammars_are_kept_and_the_least_used_go(model_folder: Path) ->
     assert texts[0] in grammars._kept
     assert texts[1] not in grammars._kept
     grammars.close()
+
+
+def test_nobody_waits_for_a_grammar_of_a_closed_engine(model_folder: Path) -> None:
+    grammars = Grammars(model_folder / "tokenizer.json", 300, STOP)
+    asked = [grammars.prepare(f'start: "{place}"') for place in range(2 * COMPILED_AT_ONCE)]
+    grammars.close()
+    for future in asked:
+        error = future.exception(timeout=1)
+        assert error is None or "closing" in str(error)
+    assert asked[-1].exception() is not None
+    with pytest.raises(EngineError, match="closing"):
+        grammars.prepare('start: "y"')
 
 
 def test_alternatives_are_the_models_likeliest_tokens(stopping: EmbeddedEngine, plain: PlainModel) -> None:

@@ -458,6 +458,18 @@ def test_a_server_that_was_started_anew_gets_its_versions_again(
     run(test)
 
 
+def test_whoever_reads_a_cancelled_reply_comes_to_its_end(house: House) -> None:
+    async def test() -> None:
+        running = house.engine.generate(prompt(10), ENDLESS)
+        tokens = aiter(running)
+        await anext(tokens)
+        running.cancel()
+        async with asyncio.timeout(10):
+            assert not any([token.finish async for token in tokens])
+
+    run(test)
+
+
 def test_a_closed_engine_fails_what_runs_and_takes_nothing_more(house: House) -> None:
     async def test() -> None:
         running = house.engine.generate(prompt(10), ENDLESS)

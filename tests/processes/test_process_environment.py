@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -25,6 +26,26 @@ process = sys.modules[name] = types.ModuleType(name)
 setattr(process, sys.argv[1], lambda settings: print(loaded, os.environ.get("OMP_WAIT_POLICY")))
 main()
 """
+
+HEAPS = """
+import ctypes, sys, threading
+from openclaw_rl import process_environment
+process_environment.enter()
+library = ctypes.CDLL(None)
+begun, done = threading.Barrier(9), threading.Barrier(9)
+def allocate():
+    begun.wait()  # all live at once, so glibc would give each a heap of its own
+    library.malloc(ctypes.c_size_t(1000))
+    done.wait()
+threads = [threading.Thread(target=allocate, daemon=True) for _ in range(8)]
+for thread in threads:
+    thread.start()
+begun.wait()
+done.wait()
+library.malloc_info(0, ctypes.c_void_p.in_dll(library, "stdout"))
+library.fflush(None)
+"""
+ON_GLIBC = hasattr(ctypes.CDLL(None), "malloc_info")
 
 
 @pytest.fixture(autouse=True)
@@ -78,3 +99,14 @@ def test_the_learner_is_in_the_background_and_the_server_is_not(
     told = [sys.executable, "-c", COMMAND, command, "--data-dir", str(tmp_path)]
     done = subprocess.run(told, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", waits]
+
+
+@pytest.mark.skipif(not ON_GLIBC, reason="only glibc keeps heaps for threads")
+@pytest.mark.parametrize(("users", "expected"), [("", 2), ("4", 4)])
+def test_a_process_that_was_started_by_hand_keeps_as_few_heaps(
+    users: str, expected: int, user: pytest.MonkeyPatch
+) -> None:
+    if users:
+        user.setenv("MALLOC_ARENA_MAX", users)
+    done = subprocess.run([sys.executable, "-c", HEAPS], capture_output=True, text=True, check=True)
+    assert done.stdout.count("<heap ") == expected

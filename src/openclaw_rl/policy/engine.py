@@ -72,7 +72,8 @@ class Generation(Protocol):
     """One running request, pinned to `version` from its admission to its end.
 
     Iterate it for the tokens. Call `cancel` when nobody wants the rest: it frees the engine's resources
-    within one decode step, may be called at any time, and does nothing once the iteration has ended.
+    within one decode step, may be called at any time, and does nothing once the iteration has ended. Whoever
+    iterates all the same comes to an end without a finish.
     """
 
     @property

@@ -46,19 +46,23 @@ log = logging.getLogger(__name__)
 class EmbeddedGeneration:
     """One request: an async iterator of its tokens."""
 
-    def __init__(self, version: int, cancel: Callable[[], None]) -> None:
+    def __init__(self, version: int, abandon: Callable[[], None]) -> None:
+        """`abandon` frees what the engine holds for it."""
         self.version = version
-        self.cancel = cancel
         self.loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[SampledToken | EngineError] = asyncio.Queue()
+        self._abandon = abandon
+        self._queue: asyncio.Queue[SampledToken | EngineError | None] = asyncio.Queue()
+
+    def cancel(self) -> None:
+        self._abandon()
+        self._queue.put_nowait(None)
 
     def put(self, item: SampledToken | EngineError) -> None:
         """Hand over the next token; called on the event loop."""
         self._queue.put_nowait(item)
 
     async def __aiter__(self) -> AsyncIterator[SampledToken]:
-        while True:
-            item = await self._queue.get()
+        while (item := await self._queue.get()) is not None:
             if isinstance(item, EngineError):
                 raise item
             yield item

@@ -24,7 +24,7 @@ import torch
 from llguidance import LLMatcher, LLTokenizer
 
 from openclaw_rl.policy.embedded.trial import Trial, compiled, read_tokenizer
-from openclaw_rl.policy.engine import EngineBusyError, GrammarError
+from openclaw_rl.policy.engine import EngineBusyError, EngineError, GrammarError
 
 KEPT_GRAMMARS = 64
 COMPILED_AT_ONCE = 2
@@ -73,9 +73,12 @@ class Grammars:
         """Compile in the background; `constraint` finds it while the result is held.
 
         The future raises GrammarError for a text that cannot be compiled. It is shared by all who ask for
-        one text, and done at once for one that is known. Raises EngineBusyError when too many wait already.
+        one text, and done at once for one that is known. Raises EngineBusyError when too many wait already,
+        and EngineError, now or by the future, once this is closed.
         """
         with self._keeping:
+            if self._closed:
+                raise _closing()
             if (running := self._compiling.get(text)) is not None:
                 return running
             if (known := self._kept.get(text)) is not None:
@@ -90,7 +93,7 @@ class Grammars:
         return future
 
     async def ready(self, text: str) -> Compiled:
-        """`prepare`, waited for. Raises GrammarError and EngineBusyError."""
+        """`prepare`, waited for. Raises what it raises, and GrammarError."""
         compiling = asyncio.wrap_future(self.prepare(text))
         try:
             # Others may wait for the same future, so it must not be cancelled.
@@ -118,7 +121,10 @@ class Grammars:
     def close(self) -> None:
         with self._keeping:
             self._closed = True
-            trials = list(self._trials)
+            trials, given_up = list(self._trials), list(self._compiling.values())
+            self._compiling.clear()
+        for future in given_up:
+            future.set_exception(_closing())
         for trial in trials:
             trial.close()
         self._compilers.shutdown(wait=False, cancel_futures=True)
@@ -146,8 +152,9 @@ class Grammars:
                 self._held[text] = known
             while len(self._kept) > KEPT_GRAMMARS:
                 self._kept.popitem(last=False)
-            del self._compiling[text]
-        _settle(future, known)
+            given_up = self._compiling.pop(text, None) is None
+        if not given_up:
+            _settle(future, known)
 
     def _compile(self, text: str) -> Compiled:
         trial = self._idle_trial()
@@ -182,6 +189,10 @@ class Grammars:
     def _tokenizer(self) -> LLTokenizer:
         text = self._tokenizer_file.read_text(encoding="utf-8")
         return read_tokenizer(text, self._vocabulary, self._stop_ids)
+
+
+def _closing() -> EngineError:
+    return EngineError("the engine is closing")
 
 
 def _done(known: Compiled | GrammarError) -> Future[Compiled]:
