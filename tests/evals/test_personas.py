@@ -94,6 +94,22 @@ def test_brief_means_one_sentence(reply: str, fault: str) -> None:
     ("reply", "fault"),
     [
         (PLAIN, ""),
+        ("Trees save water in winter.", ""),
+        ("", "empty"),
+        ("Trees save water.\nThey rest.", "several lines"),
+        ("Trees save water. They rest. They wake.", "long"),
+        ("tree " * 41, "long"),
+        ("tree " * 40, ""),
+    ],
+)
+def test_on_a_phone_two_sentences_fit(reply: str, fault: str) -> None:
+    assert styles.phone(reply) == fault
+
+
+@pytest.mark.parametrize(
+    ("reply", "fault"),
+    [
+        (PLAIN, ""),
         ("Trees save 1.5 liters a day, e.g. in winter.", ""),
         ("", "empty"),
         (LISTED, "formatted"),
@@ -115,7 +131,7 @@ def test_a_student_wants_plain_sentences(reply: str, fault: str) -> None:
 def test_a_user_says_what_the_reply_calls_for(persona: Persona) -> None:
     terms = {QUESTION: ["water"]}
     user = User(persona, terms, seed=1)
-    good = {"brief": "Trees save water.", "student": PLAIN, "grader": LISTED}[persona.name]
+    good = LISTED if persona.name == "grader" else "Trees save water."
     assert user.next_question() == QUESTION
     assert user.react(QUESTION, good, finished=True).mood == "pleased"
     assert user.react(QUESTION, good.replace("water", "energy"), finished=True).mood == "empty"

@@ -58,6 +58,13 @@ PERSONAS: dict[str, Persona] = {
             _words("data/brief.toml"),
         ),
         Persona(
+            "phone",
+            "one short sentence, or two of at most 40 words in all",
+            "Answer in one short sentence.",
+            styles.phone,
+            _words("personalise/data/phone.toml"),
+        ),
+        Persona(
             "student",
             "at most three plain sentences, nothing that looks machine-made",
             "Answer in two plain sentences.",

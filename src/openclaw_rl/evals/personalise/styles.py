@@ -11,6 +11,8 @@ import re
 from openclaw_rl.evals.scoring import SENTENCE_END, style_fault
 
 MOST_WORDS_BRIEF = 35
+MOST_WORDS_PHONE = 40
+MOST_SENTENCES_PHONE = 2
 MOST_WORDS_STUDENT = 60
 MOST_SENTENCES_STUDENT = 3
 POINTS = 3
@@ -27,6 +29,17 @@ _POINT = re.compile(r"^\s*(\d+)[.)]\s+(\S.*)$")
 def brief(reply: str) -> str:
     """One sentence on one line, of at most 35 words."""
     return style_fault(reply, MOST_WORDS_BRIEF)
+
+
+def phone(reply: str) -> str:
+    """One or two sentences on one line, of at most 40 words in all."""
+    text = reply.strip()
+    if not text:
+        return "empty"
+    if "\n" in text:
+        return "several lines"
+    too_many = len(SENTENCE_END.findall(text)) > MOST_SENTENCES_PHONE
+    return "long" if too_many or len(text.split()) > MOST_WORDS_PHONE else ""
 
 
 def student(reply: str) -> str:
