@@ -11,7 +11,7 @@ import torch
 from openclaw_rl.config import LearnSettings
 from openclaw_rl.evals.random_versions import RandomVersions, record
 from openclaw_rl.evals.serve_bench.http_streams import Streamed
-from openclaw_rl.evals.swap_bench.bench import summary, wrong
+from openclaw_rl.evals.swap_bench.bench import recorded_turn, summary, wrong
 from openclaw_rl.evals.swap_bench.traffic import Seen
 from openclaw_rl.evals.swap_bench.verify import OTHERS_EVERY, TOLERANCES, Verified, verify
 from openclaw_rl.learn.batch import Scored
@@ -106,6 +106,18 @@ def test_a_version_is_the_same_adapter_wherever_it_is_made(
     store.close()
 
 
+def test_a_reply_is_recorded_under_the_version_that_the_client_was_told(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store.sqlite")
+    made = turn(0, tuple(-1.0 for _ in REPLY))
+    store.conversations.open_session(made.session_id, "me")
+    store.conversations.add_turn(made)
+    told = {"x-turn-id": made.id, "x-policy-version": "0"}
+    assert recorded_turn(store, told) == made
+    assert recorded_turn(store, {**told, "x-policy-version": "1"}) is None
+    assert recorded_turn(store, {**told, "x-turn-id": "another"}) is None
+    store.close()
+
+
 def test_what_is_wrong_is_counted() -> None:
     seen = Seen(
         chats=3,
@@ -114,7 +126,7 @@ def test_what_is_wrong_is_counted() -> None:
         served_at=[2.0, 3.5],
     )
     found = [Verified("a", 1e-5, 0.4), Verified("b", 0.02, None), Verified("c", 1e-5, 1e-4)]
-    said = summary(seen, found, 1e-3)
+    said = summary(seen, found, 1e-3, not_recorded=2)
     assert said["chats"] == 3
     assert said["swaps"] == 2
     assert said["errors"] == 1
@@ -122,9 +134,10 @@ def test_what_is_wrong_is_counted() -> None:
     assert (said["under_other_versions"], said["indistinguishable"]) == (2, 1)
     assert wrong(said) == [
         "chats that ended in an error: 1",
+        "replies that the store has not, or under another version than the client was told: 2",
         "replies that are not of the version that they name: 1",
         "replies that the version before or after would have given as well: 1",
     ]
-    assert wrong(summary(Seen(chats=3), found[:1], 1e-3)) == []
+    assert wrong(summary(Seen(chats=3), found[:1], 1e-3, not_recorded=0)) == []
     assert said["longest_gap_s"] == 1.5
     assert said["across_a_swap"] == 1

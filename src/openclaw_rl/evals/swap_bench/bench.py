@@ -31,6 +31,7 @@ _WANTED = {
     "chats": "",
     "swaps": "",
     "errors": "0",
+    "not_recorded": "0",
     "mixed_versions": "0",
     "indistinguishable": "0",
     "across_a_swap": "above 0",
@@ -42,6 +43,7 @@ _WANTED = {
 
 _MUST_BE_NONE = {
     "errors": "chats that ended in an error",
+    "not_recorded": "replies that the store has not, or under another version than the client was told",
     "mixed_versions": "replies that are not of the version that they name",
     "indistinguishable": "replies that the version before or after would have given as well",
 }
@@ -68,14 +70,15 @@ def run(
         traffic = Traffic(server, store, versions, chats, swaps, clients, tokens)
         with steps.part("talking", chats):
             seen = asyncio.run(traffic.run(steps))
-        turns = [_turn_of(store, reply.headers) for reply in seen.replies]
+        recorded = [recorded_turn(store, reply.headers) for reply in seen.replies]
+    turns = [turn for turn in recorded if turn is not None]
     device = model_files.choose_device(settings.model.device)
     dtype = model_files.choose_dtype(settings.model.dtype, device)
     network = Network.load(folder, dtype=dtype, device=device, adapter_targets=settings.learn.lora_targets)
     with steps.part("computing every reply again under the version that it names", swaps + 1):
         found = verify(network, turns, versions.adapter, swaps, steps.done)
     result = {
-        **summary(seen, found, TOLERANCES[dtype]),
+        **summary(seen, found, TOLERANCES[dtype], not_recorded=recorded.count(None)),
         "tokens": tokens,
         "clients": clients,
         "dtype": str(dtype).removeprefix("torch."),
@@ -90,15 +93,13 @@ def run(
     return not wrong(result)
 
 
-def _turn_of(store: Store, headers: Mapping[str, str]) -> Turn:
-    """The recorded turn of a reply. Raises LookupError when it is missing or names another version."""
+def recorded_turn(store: Store, headers: Mapping[str, str]) -> Turn | None:
+    """The turn that a reply's headers name, if it is there under the version that they name."""
     turn = store.conversations.turn(headers["x-turn-id"])
-    if turn is None or str(turn.policy_version) != headers["x-policy-version"]:
-        raise LookupError(f"turn {headers['x-turn-id']} is not recorded as the client was told")
-    return turn
+    return turn if turn is not None and str(turn.policy_version) == headers["x-policy-version"] else None
 
 
-def summary(seen: Seen, found: Sequence[Verified], tolerance: float) -> dict[str, Any]:
+def summary(seen: Seen, found: Sequence[Verified], tolerance: float, *, not_recorded: int) -> dict[str, Any]:
     """The numbers. A reply is of mixed versions when its log-probs are not its version's, and
     indistinguishable when they are as well those of the version before or after."""
     others = [one.other for one in found if one.other is not None]
@@ -106,6 +107,7 @@ def summary(seen: Seen, found: Sequence[Verified], tolerance: float) -> dict[str
         "chats": seen.chats,
         "swaps": len(seen.served_at),
         "errors": len(seen.errors),
+        "not_recorded": not_recorded,
         "mixed_versions": sum(one.own > tolerance for one in found),
         "longest_gap_s": round(seen.longest_gap_seconds, 3),
         "replies": len(found),
