@@ -174,7 +174,24 @@ def test_an_unknown_variable_is_refused_by_name() -> None:
 
 
 def test_an_unknown_flag_is_refused_by_name() -> None:
-    assert error_of(flags={"server.prot": "1"}).startswith("flag: server.prot is no setting")
+    assert error_of(flags={"serial.number": "1"}) == (
+        "flag: serial.number is no setting; `openclaw-rl config` lists them"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"flags": {"server.prot": "1"}}, "flag: server.prot is no setting; did you mean server.port?"),
+        (
+            {"environment": {"OPENCLAW_RL_LEARN_METOD": "opd"}},
+            "environment variable OPENCLAW_RL_LEARN_METOD is no setting;"
+            " did you mean OPENCLAW_RL_LEARN_METHOD?",
+        ),
+    ],
+)
+def test_a_slip_of_the_pen_is_answered_with_what_was_meant(given: dict[str, Any], message: str) -> None:
+    assert error_of(**given) == message
 
 
 @pytest.mark.parametrize("name", ["data_dir", "model.name", "server.host", "judge.kind"])

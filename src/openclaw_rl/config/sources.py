@@ -9,7 +9,8 @@ import json
 import os
 import tomllib
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin
 
@@ -51,9 +52,7 @@ def load(
             name = known_variables[variable]
             values[name], origins[name] = _from_text(name, text), f"environment {variable}"
         elif variable.startswith(ENVIRONMENT_PREFIX) and variable != f"{ENVIRONMENT_PREFIX}CACHE":
-            raise ConfigError(
-                f"environment variable {variable} is no setting; `openclaw-rl config` lists them"
-            )
+            raise ConfigError(f"environment variable {_no_setting(variable, known_variables)}")
     for name, value in (flags or {}).items():
         if value is not None:
             parsed = _from_text(name, value) if isinstance(value, str) else value
@@ -62,7 +61,7 @@ def load(
     nested: dict[str, Any] = {}
     for name, value in values.items():
         if name not in fields():
-            raise ConfigError(f"{origins[name]}: {name} is no setting; `openclaw-rl config` lists them")
+            raise ConfigError(f"{origins[name]}: {_no_setting(name, fields())}")
         *section, key = name.split(".")
         (nested.setdefault(section[0], {}) if section else nested)[key] = value
     try:
@@ -73,6 +72,13 @@ def load(
         shown = "" if is_secret(name) else f" = {first['input']!r}"
         raise ConfigError(f"{origins.get(name, '?')}: {name}{shown}: {first['msg']}") from None
     return settings, origins
+
+
+def _no_setting(name: str, known: Iterable[str]) -> str:
+    """What is said of an unknown name: the known one that looks most like it, if any does."""
+    meant = get_close_matches(name, known, n=1)
+    guess = f"; did you mean {meant[0]}?" if meant else ""
+    return f"{name} is no setting{guess or '; `openclaw-rl config` lists them'}"
 
 
 def fields() -> dict[str, Any]:
