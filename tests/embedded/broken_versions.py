@@ -79,6 +79,10 @@ def _put_an_infinite_alpha(folder: Path) -> None:
     _change_the_config(folder, lora_alpha=float("inf"))
 
 
+def _put_another_alpha(folder: Path) -> None:
+    _change_the_config(folder, lora_alpha=2.5)
+
+
 def _nest_the_config(folder: Path) -> None:
     (folder / CONFIG_FILE).write_text("[" * 100_000, encoding="utf-8")
 
@@ -105,18 +109,28 @@ def _make_it_an_adapter_of_rank_0(folder: Path) -> None:
     _change_the_config(folder, r=0)
 
 
-def make_it_a_truncated_model(folder: Path) -> None:
+def _make_it_a_truncated_model(folder: Path) -> None:
     (folder / WEIGHTS_FILE).unlink()
     weights = save_model(folder, llama()) / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:5000])
 
 
-def make_it_a_model_of_fewer_tokens(folder: Path) -> None:
+def _make_it_a_model_of_fewer_tokens(folder: Path) -> None:
     # It loads, and fails in the engine's own test of it.
     (folder / WEIGHTS_FILE).unlink()
     save_model(folder, llama(vocab_size=8))
 
 
+def _make_it_a_model_of_a_shorter_context(folder: Path) -> None:
+    (folder / WEIGHTS_FILE).unlink()
+    save_model(folder, llama(max_position_embeddings=16))
+
+
+WHOLE_MODELS = (
+    _make_it_a_truncated_model,
+    _make_it_a_model_of_fewer_tokens,
+    _make_it_a_model_of_a_shorter_context,
+)
 BREAKS = [
     _lose_a_tensor,
     _misshape_a_tensor,
@@ -130,11 +144,11 @@ BREAKS = [
     _put_an_infinite_rank,
     _put_an_alpha_beyond_all_floats,
     _put_an_infinite_alpha,
+    _put_another_alpha,
     _nest_the_config,
     _put_integers,
     _put_floats_that_cannot_be_tested,
     _make_it_an_adapter_of_rank_0,
-    make_it_a_truncated_model,
-    make_it_a_model_of_fewer_tokens,
+    *WHOLE_MODELS,
     shutil.rmtree,
 ]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broken_versions import BREAKS, make_it_a_model_of_fewer_tokens, make_it_a_truncated_model
+from broken_versions import BREAKS, WHOLE_MODELS
 from engine_runs import GREEDY, PlainModel, Reply, collect, prompt, version_at, written_version
 from houses import House
 from tiny_model import CONTEXT, IM_END, llama, save_model
@@ -397,7 +397,7 @@ def test_a_broken_version_is_refused_and_the_old_one_serves(
         broken = written_version(network, house.folder, 2)
         break_it(house.folder / "000002")
         talking = asyncio.create_task(ask(house.engine, prompt(33), LONG))
-        becomes_model = break_it in (make_it_a_truncated_model, make_it_a_model_of_fewer_tokens)
+        becomes_model = break_it in WHOLE_MODELS
         with pytest.raises(EngineError if becomes_model and not house.takes_models else BadVersionError):
             await house.engine.publish(broken)
         assert house.engine.serving_version == 1

@@ -38,8 +38,7 @@ def phone(reply: str) -> str:
         return "empty"
     if "\n" in text:
         return "several lines"
-    too_many = len(SENTENCE_END.findall(text)) > MOST_SENTENCES_PHONE
-    return "long" if too_many or len(text.split()) > MOST_WORDS_PHONE else ""
+    return _too_long(text, MOST_SENTENCES_PHONE, MOST_WORDS_PHONE)
 
 
 def student(reply: str) -> str:
@@ -53,8 +52,7 @@ def student(reply: str) -> str:
         return "several paragraphs"
     if _MACHINE.search(text):
         return "sounds like a machine"
-    too_many = len(SENTENCE_END.findall(text)) > MOST_SENTENCES_STUDENT
-    return "long" if too_many or len(text.split()) > MOST_WORDS_STUDENT else ""
+    return _too_long(text, MOST_SENTENCES_STUDENT, MOST_WORDS_STUDENT)
 
 
 def grader(reply: str) -> str:
@@ -69,3 +67,8 @@ def grader(reply: str) -> str:
     if None in points:
         return "words around the points"
     return "" if numbers == list(range(1, POINTS + 1)) else "not three points"
+
+
+def _too_long(text: str, most_sentences: int, most_words: int) -> str:
+    is_long = len(SENTENCE_END.findall(text)) > most_sentences or len(text.split()) > most_words
+    return "long" if is_long else ""

@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 
 WEIGHTS_FILE = "adapter_model.safetensors"
 CONFIG_FILE = "adapter_config.json"
 _PREFIX = "base_model.model."
+_ALPHA = "lora_alpha"
+"""In the config, and among the metadata of the weights, whose hash is recorded."""
 
 Factors = dict[str, tuple[torch.Tensor, torch.Tensor]]
 """Layer name to (down [rank, inputs], up [outputs, rank])."""
@@ -72,13 +75,13 @@ class Adapter:
     def save(self, folder: Path, base_model: str) -> None:
         """Write the two PEFT files into `folder`."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors().items()}
-        save_file(tensors, folder / WEIGHTS_FILE)
+        save_file(tensors, folder / WEIGHTS_FILE, {"format": "pt", _ALPHA: repr(float(self.alpha))})
         config = {
             "peft_type": "LORA",
             "task_type": "CAUSAL_LM",
             "base_model_name_or_path": base_model,
             "r": self.rank,
-            "lora_alpha": self.alpha,
+            _ALPHA: self.alpha,
             "target_modules": sorted({name.rsplit(".", 1)[-1] for name in self.factors}),
             "bias": "none",
             "lora_dropout": 0.0,
@@ -90,13 +93,17 @@ class Adapter:
         """Read an adapter for a model that has `layers`.
 
         Raises MisfitError when a tensor is missing, misshapen or one too many, ValueError when one is not
-        finite, OSError when a file cannot be read.
+        finite or the config is not that of the weights, OSError when a file cannot be read.
         """
         config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
         tensors = load_file(folder / WEIGHTS_FILE)
-        rank, alpha = int(config["r"]), float(config["lora_alpha"])
+        rank, alpha = int(config["r"]), float(config[_ALPHA])
         if rank < 1 or not math.isfinite(alpha):
             raise ValueError(f"{folder.name}: rank {rank} and alpha {alpha} are no adapter's")
+        with safe_open(folder / WEIGHTS_FILE, "pt") as file:
+            trained_with = (file.metadata() or {}).get(_ALPHA)  # none in an adapter that is not ours
+        if trained_with is not None and float(trained_with) != alpha:
+            raise ValueError(f"{folder.name}: its config says alpha {alpha}, its weights {trained_with}")
         factors: Factors = {}
         for name, layer in layers.items():
             down = tensors.pop(f"{_PREFIX}{name}.lora_A.weight", None)

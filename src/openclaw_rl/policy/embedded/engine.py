@@ -236,7 +236,10 @@ class EmbeddedEngine:
         if weights.name == MODEL_FILE:
             device_setting, targets = self._load_options
             device = model_files.choose_device(device_setting)
-            return Weights(number, _ready(folder, self._network.dtype, device, targets), None)
+            network = _ready(folder, self._network.dtype, device, targets)
+            if network.context_length < self.context_length:
+                raise ValueError(f"its context of {network.context_length} is shorter than ours")
+            return Weights(number, network, None)
         adapter = Adapter.load(folder, self._network.adapted)
         return Weights(number, self._network, self._network.prepared(adapter))
 
