@@ -11,11 +11,12 @@ from html import escape
 from io import StringIO
 from pathlib import Path
 
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from openclaw_rl.evals.personalise import table
 from openclaw_rl.evals.personalise.conversations import MOST_SESSIONS
-from openclaw_rl.evals.personalise.methods import METHODS
 from openclaw_rl.evals.personalise.personas import PERSONAS
 from openclaw_rl.evals.personalise.run_file import RunFile
 from openclaw_rl.evals.personalise.table import Row
@@ -29,6 +30,9 @@ COLOURS = {
     "sft": "#9334e6",
     "hybrid_own_hints": "#f28b82",
 }
+
+BESIDE = 0.12
+"""Updates between the points of two methods, so that their intervals do not hide each other."""
 
 ORIGIN = ("commit", "processor", "cores", "at")
 
@@ -85,38 +89,46 @@ def page(runs: Sequence[RunFile], path: Path) -> None:
 
 
 def _figure(rows: Sequence[Row]) -> Figure:
-    personas = list(dict.fromkeys(row.persona for row in rows)) or ["nobody"]
-    figure = Figure(figsize=(4.6 * len(personas), 4), dpi=150)
-    panels = figure.subplots(1, len(personas), sharey=True, squeeze=False)
-    for panel, persona in zip(panels[0], personas, strict=True):
-        own = [row for row in rows if row.persona == persona]
-        starts = [row for row in own if row.method == "base"]
-        for method in METHODS:
-            of_method = [row for row in own if row.method == method]
-            if not of_method:
-                continue
-            if method == "hinted":
-                panel.axhline(of_method[0].mean, color="#202124", lw=1, ls=":", label="the base, told")
-            elif method != "base":
-                curve = [*starts, *of_method]
-                at, mean = [row.updates for row in curve], [row.mean for row in curve]
-                below = [max(0.0, row.mean - row.low) for row in curve]
-                above = [max(0.0, row.high - row.mean) for row in curve]
-                if all(row.seeds == 1 for row in of_method):
-                    panel.plot(at, mean, "o-", color=COLOURS[method], lw=1.6, ms=4, label=method)
-                else:
-                    panel.errorbar(
-                        at, mean, (below, above), fmt="o-", color=COLOURS[method], lw=1.6, ms=4, capsize=2,
-                        label=method,
-                    )  # fmt: skip
+    """A panel for each persona, with the same methods in the same colours."""
+    there = {row.persona for row in rows}
+    personas = [name for name in PERSONAS if name in there] or ["nobody"]
+    figure = Figure(figsize=(4.2 * len(personas), 4.2), dpi=150, layout="constrained")
+    panels = figure.subplots(1, len(personas), sharey=True, squeeze=False)[0]
+    for panel, persona in zip(panels, personas, strict=True):
+        _curves(panel, [row for row in rows if row.persona == persona])
         panel.set_title(persona, fontsize=10)
         panel.set_xlabel("updates of 16 turns")
+        panel.set_xticks(sorted({row.updates for row in rows}))
         panel.set_ylim(-0.02, 1.02)
         panel.spines[["top", "right"]].set_visible(False)
-        panel.legend(frameon=False, fontsize=7, loc="lower right")
-    panels[0][0].set_ylabel("held-out first replies that please")
-    figure.tight_layout()
+    panels[0].set_ylabel("held-out first replies that please")
+    shown: dict[str, Artist] = {}
+    for panel in panels:
+        lines, names = panel.get_legend_handles_labels()
+        shown |= dict(zip(names, lines, strict=True))
+    if shown:
+        figure.legend(shown.values(), shown, loc="outside lower center", ncols=len(shown), frameon=False)
     return figure
+
+
+def _curves(panel: Axes, rows: Sequence[Row]) -> None:
+    """One persona's: every method starts where the base is, and stands a little beside the others."""
+    starts = [row for row in rows if row.method == "base"]
+    for place, (method, colour) in enumerate(COLOURS.items()):
+        of_method = [row for row in rows if row.method == method]
+        if not of_method:
+            continue
+        curve = [*starts, *of_method]
+        beside = BESIDE * (place - len(COLOURS) / 2)
+        at, mean = [row.updates + beside for row in curve], [row.mean for row in curve]
+        below = [max(0.0, row.mean - row.low) if row.seeds > 1 else 0.0 for row in curve]
+        above = [max(0.0, row.high - row.mean) if row.seeds > 1 else 0.0 for row in curve]
+        panel.errorbar(
+            at, mean, (below, above), fmt="o-", color=colour, lw=1.6, ms=4, elinewidth=0.9, label=method
+        )
+    for row in rows:
+        if row.method == "hinted":
+            panel.axhline(row.mean, color="#202124", lw=1, ls=":", label="the base, told")
 
 
 def _origin(run: RunFile) -> tuple[str, ...]:
