@@ -38,8 +38,16 @@ ORIGIN = ("commit", "processor", "cores", "at")
 
 _STYLE = (
     "body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
-    "table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .7em;text-align:right;"
+    "svg{max-width:100%;height:auto}table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .7em;text-align:right;"
     "border-bottom:1px solid #ddd}td:nth-child(-n+2),th:nth-child(-n+2){text-align:left}"
+)
+
+
+_MEANINGS = (
+    "The 95 % interval is Student's t over seeds, or Wilson's over the questions of a single run. style and "
+    "useful are the two halves of pleasing. told base: mean log-prob per token of the replies under the base "
+    "that is told the wish. drift: KL divergence to the base, per token, on unrelated prompts. words: of a "
+    "reply. turns: of the user, until then. seconds: from the start of the run, talk and updates together."
 )
 
 
@@ -65,6 +73,7 @@ def page(runs: Sequence[RunFile], path: Path) -> None:
             for name in dict.fromkeys(row.persona for row in rows)
         ),
         "</ul>",
+        f"<p>{escape(_MEANINGS)}</p>",
         _html(
             tuple(table.COLUMNS),
             [[shown(row) for shown in table.COLUMNS.values()] for row in rows],
