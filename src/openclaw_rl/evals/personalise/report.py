@@ -39,7 +39,8 @@ ORIGIN = ("commit", "processor", "cores", "at")
 _STYLE = (
     "body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
     "svg{max-width:100%;height:auto}table{border-collapse:collapse;margin:1em 0}"
-    "td,th{padding:.2em .7em;text-align:right;border-bottom:1px solid #ddd}td:nth-child(-n+2),th:nth-child(-n+2){text-align:left}"
+    "td,th{padding:.2em .7em;text-align:right;border-bottom:1px solid #ddd}"
+    "td:nth-child(-n+2),th:nth-child(-n+2){text-align:left}"
 )
 
 
