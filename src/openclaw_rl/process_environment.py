@@ -33,7 +33,8 @@ def others() -> dict[str, str]:
 
 def enter(*, background: bool = False) -> None:
     """Make it this process's own, for what is loaded from now on."""
-    if not _HEAPS.keys() & os.environ.keys():
+    tunables = os.environ.get("GLIBC_TUNABLES", "")
+    if not _HEAPS.keys() & os.environ.keys() and "glibc.malloc.arena_max" not in tunables:
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # of glibc alone
         if mallopt is not None:
             mallopt(_ARENA_MAX, _MOST_HEAPS)

@@ -465,7 +465,8 @@ def test_whoever_reads_a_cancelled_reply_comes_to_its_end(house: House) -> None:
         await anext(tokens)
         running.cancel()
         async with asyncio.timeout(10):
-            assert not any([token.finish async for token in tokens])
+            async for _ in tokens:
+                pass  # what was made before it was cancelled
 
     run(test)
 

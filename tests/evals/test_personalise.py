@@ -268,6 +268,25 @@ def test_the_report_page_stands_alone_and_shows_every_method(tmp_path: Path) -> 
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("personas", [["brief"], ["brief", "phone"], list(PERSONAS)])
+def test_every_method_is_in_the_legend_and_the_legend_in_the_picture(personas: list[str]) -> None:
+    runs = [
+        replace(with_score(seed, method, 7), persona=persona)
+        for persona in personas
+        for method in METHODS
+        for seed in (0, 1)
+    ]
+    figure = report.curves(table.rows(runs))
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert {text.get_text() for text in legend.get_texts()} == {*METHODS} - {"base", "hinted"} | {
+        "the base, told"
+    }
+    inside = legend.get_window_extent()
+    assert 0 <= inside.x0 < inside.x1 <= figure.bbox.x1
+    assert 0 <= inside.y0 < inside.y1 <= figure.bbox.y1
+
+
 @pytest.mark.parametrize(("persona", "method"), [(None, ["magic"]), (["hybrid"], None)])
 def test_an_unknown_name_is_refused_with_those_that_are_known(
     persona: list[str] | None, method: list[str] | None

@@ -139,5 +139,8 @@ def test_what_is_wrong_is_counted() -> None:
         "replies that the version before or after would have given as well: 1",
     ]
     assert wrong(summary(Seen(chats=3), found[:1], 1e-3, not_recorded=0)) == []
+    assert wrong(summary(Seen(chats=3), [], 1e-3, not_recorded=0)) == [
+        "no reply was there to be computed again"
+    ]
     assert said["longest_gap_s"] == 1.5
     assert said["across_a_swap"] == 1

@@ -182,16 +182,21 @@ def test_an_unknown_flag_is_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"flags": {"server.prot": "1"}}, "flag: server.prot is no setting; did you mean server.port?"),
+        ({"flags": {"server.prot": "1"}}, "flag: server.prot is no setting; did you mean server.port? "),
+        ({"flags": {"learn.rate": "1"}}, "flag: learn.rate is no setting; "),
+        (
+            {"environment": {"OPENCLAW_RL_DEBUG": "1"}},
+            "environment variable OPENCLAW_RL_DEBUG is no setting; ",
+        ),
         (
             {"environment": {"OPENCLAW_RL_LEARN_METOD": "opd"}},
             "environment variable OPENCLAW_RL_LEARN_METOD is no setting;"
-            " did you mean OPENCLAW_RL_LEARN_METHOD?",
+            " did you mean OPENCLAW_RL_LEARN_METHOD? ",
         ),
     ],
 )
 def test_a_slip_of_the_pen_is_answered_with_what_was_meant(given: dict[str, Any], message: str) -> None:
-    assert error_of(**given) == message
+    assert error_of(**given) == f"{message}`openclaw-rl config` lists them"
 
 
 @pytest.mark.parametrize("name", ["data_dir", "model.name", "server.host", "judge.kind"])

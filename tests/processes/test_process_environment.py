@@ -51,7 +51,7 @@ ON_GLIBC = hasattr(ctypes.CDLL(None), "malloc_info")
 @pytest.fixture(autouse=True)
 def user(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Somebody who has set nothing of it."""
-    for name in ("MALLOC_ARENA_MAX", *WAITS):
+    for name in ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES", *WAITS):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("WHATEVER", "else")
     return monkeypatch
@@ -102,11 +102,18 @@ def test_the_learner_is_in_the_background_and_the_server_is_not(
 
 
 @pytest.mark.skipif(not ON_GLIBC, reason="only glibc keeps heaps for threads")
-@pytest.mark.parametrize(("users", "expected"), [("", 2), ("4", 4)])
+@pytest.mark.parametrize(
+    ("users", "expected"),
+    [
+        ({}, 2),
+        ({"MALLOC_ARENA_MAX": "4"}, 4),
+        ({"GLIBC_TUNABLES": "glibc.malloc.arena_max=5"}, 5),
+    ],
+)
 def test_a_process_that_was_started_by_hand_keeps_as_few_heaps(
-    users: str, expected: int, user: pytest.MonkeyPatch
+    users: dict[str, str], expected: int, user: pytest.MonkeyPatch
 ) -> None:
-    if users:
-        user.setenv("MALLOC_ARENA_MAX", users)
+    for name, value in users.items():
+        user.setenv(name, value)
     done = subprocess.run([sys.executable, "-c", HEAPS], capture_output=True, text=True, check=True)
     assert done.stdout.count("<heap ") == expected

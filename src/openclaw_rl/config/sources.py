@@ -20,6 +20,8 @@ from openclaw_rl.config.settings import Section, Settings
 
 ENVIRONMENT_PREFIX = "OPENCLAW_RL_"
 CONFIG_FILE = "openclaw-rl.toml"
+LIKENESS = 0.8
+"""Of two names, from which on one is taken for a slip in the other."""
 
 
 class ConfigError(ValueError):
@@ -76,9 +78,11 @@ def load(
 
 def _no_setting(name: str, known: Iterable[str]) -> str:
     """What is said of an unknown name: the known one that looks most like it, if any does."""
-    meant = get_close_matches(name, known, n=1)
-    guess = f"; did you mean {meant[0]}?" if meant else ""
-    return f"{name} is no setting{guess or '; `openclaw-rl config` lists them'}"
+    # Without what all variables begin with, which would make any two of them alike.
+    bare = {one.removeprefix(ENVIRONMENT_PREFIX): one for one in known}
+    meant = get_close_matches(name.removeprefix(ENVIRONMENT_PREFIX), bare, n=1, cutoff=LIKENESS)
+    guess = f"did you mean {bare[meant[0]]}? " if meant else ""
+    return f"{name} is no setting; {guess}`openclaw-rl config` lists them"
 
 
 def fields() -> dict[str, Any]:

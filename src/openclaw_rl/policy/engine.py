@@ -73,7 +73,7 @@ class Generation(Protocol):
 
     Iterate it for the tokens. Call `cancel` when nobody wants the rest: it frees the engine's resources
     within one decode step, may be called at any time, and does nothing once the iteration has ended. Whoever
-    iterates all the same comes to an end without a finish.
+    iterates all the same comes to an end.
     """
 
     @property
@@ -132,8 +132,8 @@ class PolicyEngine(Protocol):
     async def prepare_grammar(self, grammar: str) -> object:
         """Compile what a `Sampling.grammar` will be. `generate` finds it while the caller holds the result.
 
-        Raises GrammarError, which says why it cannot be compiled, and EngineBusyError when too many others
-        are compiled first.
+        Raises GrammarError, which says why it cannot be compiled, EngineBusyError when too many others are
+        compiled first, and EngineError when the engine is closed.
         """
         ...
 

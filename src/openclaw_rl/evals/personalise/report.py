@@ -54,14 +54,14 @@ _MEANINGS = (
 
 def draw(runs: Sequence[RunFile], path: Path) -> None:
     """Write the curves; the suffix of `path` (.png, .svg) chooses the format."""
-    _figure(table.rows(runs)).savefig(path)
+    curves(table.rows(runs)).savefig(path)
 
 
 def page(runs: Sequence[RunFile], path: Path) -> None:
     """Write the report."""
     rows = table.rows(runs)
     drawn = StringIO()
-    _figure(rows).savefig(drawn, format="svg")
+    curves(rows).savefig(drawn, format="svg")
     svg = drawn.getvalue()
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'><title>personalise</title>",
@@ -98,14 +98,14 @@ def page(runs: Sequence[RunFile], path: Path) -> None:
     path.write_text("\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _figure(rows: Sequence[Row]) -> Figure:
+def curves(rows: Sequence[Row]) -> Figure:
     """A panel for each persona, with the same methods in the same colours."""
     there = {row.persona for row in rows}
     personas = [name for name in PERSONAS if name in there] or ["nobody"]
     figure = Figure(figsize=(4.2 * len(personas), 4.2), dpi=150, layout="constrained")
     panels = figure.subplots(1, len(personas), sharey=True, squeeze=False)[0]
     for panel, persona in zip(panels, personas, strict=True):
-        _curves(panel, [row for row in rows if row.persona == persona])
+        _draw(panel, [row for row in rows if row.persona == persona])
         panel.set_title(persona, fontsize=10)
         panel.set_xlabel("updates of 16 turns")
         panel.set_xticks(sorted({row.updates for row in rows}))
@@ -117,11 +117,17 @@ def _figure(rows: Sequence[Row]) -> Figure:
         lines, names = panel.get_legend_handles_labels()
         shown |= dict(zip(names, lines, strict=True))
     if shown:
-        figure.legend(shown.values(), shown, loc="outside lower center", ncols=len(shown), frameon=False)
+        figure.legend(
+            shown.values(),
+            shown,
+            loc="outside lower center",
+            ncols=min(len(shown), 2 * len(personas)),
+            frameon=False,
+        )
     return figure
 
 
-def _curves(panel: Axes, rows: Sequence[Row]) -> None:
+def _draw(panel: Axes, rows: Sequence[Row]) -> None:
     """One persona's: every method starts where the base is, and stands a little beside the others."""
     starts = [row for row in rows if row.method == "base"]
     for place, (method, colour) in enumerate(COLOURS.items()):
@@ -129,7 +135,7 @@ def _curves(panel: Axes, rows: Sequence[Row]) -> None:
         if not of_method:
             continue
         curve = [*starts, *of_method]
-        beside = BESIDE * (place - len(COLOURS) / 2)
+        beside = BESIDE * (place - (len(COLOURS) - 1) / 2)
         at, mean = [row.updates + beside for row in curve], [row.mean for row in curve]
         below = [max(0.0, row.mean - row.low) if row.seeds > 1 else 0.0 for row in curve]
         above = [max(0.0, row.high - row.mean) if row.seeds > 1 else 0.0 for row in curve]

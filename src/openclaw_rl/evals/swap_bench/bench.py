@@ -123,7 +123,8 @@ def summary(seen: Seen, found: Sequence[Verified], tolerance: float, *, not_reco
 
 def wrong(result: Mapping[str, Any]) -> list[str]:
     """Why the command ends with status 1; nothing if it does not."""
-    return [f"{what}: {result[name]}" for name, what in _MUST_BE_NONE.items() if result[name]]
+    said = [f"{what}: {result[name]}" for name, what in _MUST_BE_NONE.items() if result[name]]
+    return said if result["replies"] else [*said, "no reply was there to be computed again"]
 
 
 def _show(result: Mapping[str, Any], console: Console) -> None:

@@ -68,6 +68,7 @@ class EmbeddedGeneration:
             yield item
             if item.finish:
                 return
+        self._queue.put_nowait(None)  # for whoever iterates again
 
 
 class EmbeddedEngine:
