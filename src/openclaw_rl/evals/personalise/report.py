@@ -43,7 +43,6 @@ _STYLE = (
     "td:nth-child(-n+2),th:nth-child(-n+2){text-align:left}"
 )
 
-
 _MEANINGS = (
     "The 95 % interval is Student's t over seeds, or Wilson's over the questions of a single run. style and "
     "useful are the two halves of pleasing. told base: mean log-prob per token of the replies under the base "
@@ -105,7 +104,7 @@ def curves(rows: Sequence[Row]) -> Figure:
     figure = Figure(figsize=(4.2 * len(personas), 4.2), dpi=150, layout="constrained")
     panels = figure.subplots(1, len(personas), sharey=True, squeeze=False)[0]
     for panel, persona in zip(panels, personas, strict=True):
-        _draw(panel, [row for row in rows if row.persona == persona])
+        _fill(panel, [row for row in rows if row.persona == persona])
         panel.set_title(persona, fontsize=10)
         panel.set_xlabel("updates of 16 turns")
         panel.set_xticks(sorted({row.updates for row in rows}))
@@ -127,7 +126,7 @@ def curves(rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _draw(panel: Axes, rows: Sequence[Row]) -> None:
+def _fill(panel: Axes, rows: Sequence[Row]) -> None:
     """One persona's: every method starts where the base is, and stands a little beside the others."""
     starts = [row for row in rows if row.method == "base"]
     for place, (method, colour) in enumerate(COLOURS.items()):
