@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
 
 WEIGHTS_FILE = "adapter_model.safetensors"
@@ -96,12 +96,12 @@ class Adapter:
         finite or the config is not that of the weights, OSError when a file cannot be read.
         """
         config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
-        tensors = load_file(folder / WEIGHTS_FILE)
+        with safe_open(folder / WEIGHTS_FILE, "pt") as file:
+            trained_with = (file.metadata() or {}).get(_ALPHA)  # none in an adapter that is not ours
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
         rank, alpha = int(config["r"]), float(config[_ALPHA])
         if rank < 1 or not math.isfinite(alpha):
             raise ValueError(f"{folder.name}: rank {rank} and alpha {alpha} are no adapter's")
-        with safe_open(folder / WEIGHTS_FILE, "pt") as file:
-            trained_with = (file.metadata() or {}).get(_ALPHA)  # none in an adapter that is not ours
         if trained_with is not None and float(trained_with) != alpha:
             raise ValueError(f"{folder.name}: its config says alpha {alpha}, its weights {trained_with}")
         factors: Factors = {}
